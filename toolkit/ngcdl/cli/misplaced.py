@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ngcdl import trainings
 from ngcdl.catalog import releases
+from ngcdl.cli import served
 from ngcdl.cli.typed import STARTERS, Typed, again, of_a_training, own_end, start_of, words_of
 from ngcdl.errors import BadOption
 from ngcdl.spec import redacted_words
@@ -30,7 +31,7 @@ def error(typed: Typed) -> BadOption:
         return _beside_training(typed)
     if typed.image and is_program(typed.image):
         return BadOption(_no_image(typed.image), _as_command(typed, [typed.image]))
-    return BadOption(f"{words}: the command goes after --, ngcdl's own options before it.", again(_parted(typed)))
+    return BadOption(f"{words}: the command goes after --, ngcdl's own options before it.", _reached(_parted(typed)))
 
 
 def no_image(name: str, start: Sequence[str], command: str) -> BadOption:
@@ -68,8 +69,13 @@ def _as_command(typed: Typed, start: Sequence[str]) -> str:
 
 def either(before: Sequence[str], options: Sequence[str], command: Sequence[str]) -> str:
     """Return the lines that run `command` in an image, which stands between `before` and `options`, and here."""
-    in_an_image = again([*before, "pytorch", *options, "--", *command])
+    in_an_image = _reached([*before, "pytorch", *options, "--", *command])
     return f"{in_an_image}\nOn this host, without an image:\n{again([*before, *options, '--', *_on_host(command)])}"
+
+
+def _reached(words: list[str]) -> str:
+    """Return the line of a run in an image; a server that its command starts can be reached."""
+    return again(served.reachable(words) or words)
 
 
 def _parted(typed: Typed) -> list[str]:

@@ -12,7 +12,7 @@ from ngcdl import console, settings, trainings
 from ngcdl.cli import project, typed_container
 from ngcdl.cli.advice import advised
 from ngcdl.cli.screen import Screen
-from ngcdl.cli.typed import Typed, parsed
+from ngcdl.cli.typed import Typed, again, parsed, words_of
 from ngcdl.engines.values import Order
 from ngcdl.errors import NgcdlError
 from ngcdl.folder import HOME
@@ -22,6 +22,7 @@ from ngcdl.running import ending, hostfolders, launch, meanwhile, prepare, sourc
 from ngcdl.running.context import Context
 from ngcdl.running.owner import this_process
 from ngcdl.running.signals import Interrupted, signal_of
+from ngcdl.spec import kind_of
 from ngcdl.storing.store import Store
 
 _LOOKED_AT = 20  # among this many of the newest runs records are looked for that were left open
@@ -35,10 +36,21 @@ def run(typed: Typed) -> int:
     screen = Screen(output_to_stderr=typed.json, is_training=bool(typed.train))
     typed = project.filled(typed_container.with_files(typed))
     asked = replace(parsed(typed, config, store), takes_wait=True)
+    _check_reach(typed, asked)
     with advised(typed, asked):
         if typed.dry_run:
             return dry_run(asked, config, store, screen, typed.json)
         return carry_out(asked, config, store, screen, detach=typed.detach, as_json=typed.json)[0]
+
+
+def _check_reach(typed: Typed, asked: Asked) -> None:
+    """Say so if the command is a server for a browser that none could reach in its container."""
+    if not (typed.command and asked.own and asked.image) or kind_of(typed.engine).is_cluster:
+        return
+    from ngcdl.cli import served
+
+    if words := served.reachable(words_of(typed)):
+        console.say(f"no port is published: no browser reaches {typed.command[0]} in its container.\n{again(words)}")
 
 
 def carry_out(
