@@ -1,4 +1,4 @@
-"""A run's card counts as idle only if every sample has a reading of it."""
+"""A run's card counts as idle only if every sample has a reading of it, and as shared by its last one that tells."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ngcdl.report.measured.idle import are_idle
+from ngcdl.report.measured.idle import are_idle, are_shared
 
 MIB = 1 << 20
 
@@ -45,3 +45,14 @@ def test_too_few_samples_and_no_card_tell_nothing() -> None:
     assert not are_idle([sample()] * 30, ("GPU-1",), 60)
     assert not are_idle([sample()] * 60, (), 60)
     assert not are_idle([sample()] * 60, ("GPU-1", "GPU-2"), 60)
+
+
+@pytest.mark.parametrize(("counts", "is_shared"), [
+    ([0, 1], True), ([1, None], True), ([1, 0], False), ([None], False), (["1"], False), ([], False),
+])  # fmt: skip
+def test_a_card_is_shared_if_others_compute_on_it_at_the_last_sample_that_tells(
+    counts: list[Any], is_shared: bool
+) -> None:
+    samples = [sample(foreign_processes=count) for count in counts]
+    assert are_shared([*samples, {"gap": "late"}, {"gpus": [{"uuid": "GPU-1"}]}], ("GPU-1",)) == is_shared
+    assert not are_shared(samples, ("GPU-2",)), "of the run's own cards"

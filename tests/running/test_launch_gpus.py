@@ -174,19 +174,25 @@ def test_a_run_that_ended_before_it_could_be_asked_for_gpus_says_so(store: Store
 IDLE = {"gpus": [{"uuid": "GPU-1", "gpu_percent": 0, "memory_used_bytes": 0}]}
 
 
-def said_of_idle_cards(store: Store, command: tuple[str, ...], gpus: str = "all", **how: Any) -> list[str]:
-    """Return what is said about a run that leaves its only card idle for longer than it may."""
+SHARED = {"gpus": [{"uuid": "GPU-1", "gpu_percent": 77, "memory_used_bytes": 0, "foreign_processes": 1}]}
+
+
+def said_of_cards(
+    store: Store, command: tuple[str, ...], sample: dict[str, Any], gpus: str = "all", **how: Any
+) -> list[str]:
+    """Return what is said about a run on whose only card each sample is `sample`, for longer than it may be idle."""
     prepared, folder = ready(store, FakeJob(), gpus, train=False, **how.pop("engine", {}))
-    (folder / SAMPLES).write_text((json.dumps(IDLE) + "\n") * 20)
-    order = replace(prepared.order, spec=replace(prepared.order.spec, command=command, **how))
+    (folder / SAMPLES).write_text((json.dumps(sample) + "\n") * 20)
+    often: dict[str, Any] = {"sample_seconds": 0.01}
+    order = replace(prepared.order, spec=replace(prepared.order.spec, command=command, **often | how))
     show, run = FakeShow(), replace(prepared.run, gpus=("GPU-1",), spec=order.spec.as_json())
-    with meanwhile.idle_cards(replace(prepared, order=order), run, show, seconds=0.01):
-        until(lambda: show.said or not any("idle" in thread.name for thread in threading.enumerate()))
+    with meanwhile.watched_cards(replace(prepared, order=order), run, show, seconds=(0.0, 0.01)):
+        until(lambda: show.said or not any("watched" in thread.name for thread in threading.enumerate()))
     return show.said
 
 
 def test_a_command_that_leaves_its_gpu_idle_is_told_while_it_runs(store: Store) -> None:
-    (said,) = said_of_idle_cards(store, ("python", "train.py"), tty=True)
+    (said,) = said_of_cards(store, ("python", "train.py"), IDLE, tty=True)
     assert "its GPU idle" in said
     assert "computing on the CPU?" in said
 
@@ -201,10 +207,18 @@ def test_a_command_that_leaves_its_gpu_idle_is_told_while_it_runs(store: Store) 
         (("python", "-m", "trainer"), {"workload": Workload("cifar10")}),
     ],
 )
+@pytest.mark.parametrize("sample", [IDLE, SHARED])
 def test_a_shell_a_training_and_what_asked_for_no_gpu_hear_nothing(
-    store: Store, command: tuple[str, ...], how: dict[str, Any]
+    store: Store, command: tuple[str, ...], how: dict[str, Any], sample: dict[str, Any]
 ) -> None:
-    assert said_of_idle_cards(store, command, **how) == []
+    assert said_of_cards(store, command, sample, **how) == []
+
+
+@pytest.mark.parametrize(("gpus", "wait"), [("auto", "--gpus 1 --wait"), ("all", "--wait")])
+def test_a_command_whose_gpu_others_use_is_told_while_it_runs(store: Store, gpus: str, wait: str) -> None:
+    (said,) = said_of_cards(store, ("python", "train.py"), SHARED, gpus)
+    assert said.startswith("others compute on its GPU, too, ")
+    assert said.endswith(f":\n    ngcdl gpu\n    ngcdl run ... {wait}")
 
 
 @pytest.mark.parametrize("is_wsl", [True, False])

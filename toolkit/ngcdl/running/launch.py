@@ -144,7 +144,7 @@ class Course:
             meanwhile.sampling(self._ready, job, self.run.gpus) as taken,
             meanwhile.without_cards(self._ready, job, self._show) as told,
             meanwhile.card_errors(self._ready, self.run, kernel) as card_errors,
-            meanwhile.idle_cards(self._ready, self.run, self._show),
+            meanwhile.watched_cards(self._ready, self.run, self._show),
         ):
             afterwards.callback(note)
             self._stream(job, terminal)

@@ -23,7 +23,7 @@ from ngcdl.hostfacts import has_our_cards
 from ngcdl.planning.show import Show
 from ngcdl.record import Run
 from ngcdl.report.measured.case import is_interactive
-from ngcdl.report.measured.idle import are_idle
+from ngcdl.report.measured.idle import are_idle, are_shared
 from ngcdl.running.prepare import Ready
 from ngcdl.spec import GpuRequest
 
@@ -36,6 +36,11 @@ if TYPE_CHECKING:
 LEFT_BYTES, LOOK_BYTES = 1 << 30, 16 << 20
 HUNG_UP = "so the command's is closed now, too, as without ngcdl; log.txt has what came until then."
 GOES_ON = "the run goes on, log.txt has all of it. To end it:  ngcdl stop {}"
+SHARED_SECONDS = 3.0  # a container that has just ended may be on the card still
+SHARED = (
+    "others compute on {which}, too, which costs it memory and time. Who it is, and how to wait for a free card:\n"
+    "    ngcdl gpu\n    ngcdl run ... {wait}"
+)
 IDLE_SECONDS = 60.0  # a command loads its packages and data before it uses its GPU
 IDLE = (
     "in its first {seconds:.0f} s the command has left {which} idle (0 % busy, no memory taken): "
@@ -196,21 +201,29 @@ def without_cards(ready: Ready, job: Job, show: Show) -> Iterator[Callable[[Run]
 
 
 @contextlib.contextmanager
-def idle_cards(ready: Ready, run: Run, show: Show, seconds: float = IDLE_SECONDS) -> Iterator[None]:
-    """Say once if a command has left the cards that it was given idle for the first `seconds` after its start."""
+def watched_cards(
+    ready: Ready, run: Run, show: Show, seconds: tuple[float, float] = (SHARED_SECONDS, IDLE_SECONDS)
+) -> Iterator[None]:
+    """Say once if others compute on the cards that a command was given, and if it has left these idle: when this is
+    looked for, in `seconds` after its start."""
     spec, uuids = ready.order.spec, run.gpus or ()
     is_for_gpus = spec.gpus.demanded or ready.engine.has_containers  # auto gives cards to any command on this host
     if spec.workload or is_interactive(run) or not (is_for_gpus and uuids and has_our_cards(ready.engine)):
         yield
         return
 
-    def watch(over: threading.Event) -> None:
-        due = seconds / spec.sample_seconds
-        if not over.wait(seconds) and are_idle(lines(ready.order.folder / SAMPLES), uuids, due):
-            which = "its GPU" if len(uuids) == 1 else f"its {len(uuids)} GPUs"
-            show.say(IDLE.format(seconds=seconds, which=which))
+    early = max(seconds[0], 1.5 * spec.sample_seconds)
+    late = max(early, seconds[1])
+    which = "its GPU" if len(uuids) == 1 else f"its {len(uuids)} GPUs"
 
-    with waiting.alongside(watch, "ngcdl-idle-cards"):
+    def watch(over: threading.Event) -> None:
+        if not over.wait(early) and are_shared(lines(ready.order.folder / SAMPLES), uuids):
+            show.say(SHARED.format(which=which, wait="--wait" if spec.gpus.demanded else "--gpus 1 --wait"))
+        due = seconds[1] / spec.sample_seconds
+        if not over.wait(late - early) and are_idle(lines(ready.order.folder / SAMPLES), uuids, due):
+            show.say(IDLE.format(seconds=seconds[1], which=which))
+
+    with waiting.alongside(watch, "ngcdl-watched-cards"):
         yield
 
 

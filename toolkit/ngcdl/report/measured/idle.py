@@ -1,4 +1,5 @@
-"""Whether a run has left its cards idle since it began. If so, its program may compute on the CPU, unnoticed."""
+"""Whether a run has left its cards idle since it began, so that its program may compute on the CPU, unnoticed; and
+whether others compute there now."""
 
 from __future__ import annotations
 
@@ -11,6 +12,16 @@ _IDLE_PERCENT = 1  # of a card that draws a desktop
 _CONTEXT_BYTES = 32 << 20
 _LEAST_SHARE = 0.9  # of the samples that were due
 _FEWEST = 20
+
+
+def are_shared(samples: Iterable[Line], uuids: Sequence[str]) -> bool:
+    """Return whether processes of others compute on one of these cards, by its last sample that tells."""
+    others: dict[str, float] = {}
+    for sample in samples:
+        for card in lines_in(sample.get("gpus")):
+            if (count := number(card.get("foreign_processes"))) is not None:
+                others[str(card.get("uuid"))] = count
+    return any(others.get(uuid, 0) > 0 for uuid in uuids)
 
 
 def are_idle(samples: Iterable[Line], uuids: Sequence[str], due: float) -> bool:
