@@ -25,6 +25,7 @@ _EXAMPLES = {
 }
 _OF_THE_COMMAND = "If it belongs to your command, that goes after --, with its options:"
 _WATCH = "--watch"
+_OF_AN_IMAGE = ("run", "compare", "check", "pull", "images", "resolve")
 _OF_ONE_RUN = ("show", "logs", "stop")
 _KINDS = {"int": "a whole number", "integer": "a whole number", "float": "a number"}
 
@@ -126,6 +127,9 @@ def _no_such_option(option: str, typed: _Line) -> BadOption:
         return BadOption(said, line)
     if path in ("run", "compare") and (advice := habits.dockers(option, argv)):
         return advice
+    if option == "--image" and path in _OF_AN_IMAGE:
+        words = replaced(argv, option, lambda image: [image], has_value=True) or [""]
+        return BadOption(f"{option}: an image needs no option before it.", again(words) if all(words) else typed.help)
     if path == "compare" and option not in habits.SAME and option in _names(_Line.of(["run"]).command):
         return BadOption(said, f"A run alone has it:\n{again(['run', *_without_compares(argv[1:])])}")
     return BadOption(said, _nearest(option, typed) or typed.help)
