@@ -1,6 +1,7 @@
 """The C of kernels.py computes its layers as defined, forward and backward; it is used where it pays and can be had."""
 
 import importlib
+import tempfile
 from types import SimpleNamespace
 
 import numpy as np
@@ -177,6 +178,14 @@ def test_without_a_compiler_or_without_a_layer_for_it_there_is_none(fresh, monke
 
 def test_what_does_not_compile_or_load_is_none(monkeypatch, tmp_path):
     assert native.compiled(kernels.SOURCES, "-DLANES=8", "-DROWS=none") is None
+    assert kernels.opened(b"no library") is None
+
+
+def test_without_a_temporary_folder_there_is_none(fresh, monkeypatch, tmp_path):
+    """As in a container with --read-only."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+    assert kernels.library([word_of(3, None, 32, 32)]) is None
+    assert kernels.begun
     assert kernels.opened(b"no library") is None
 
 
