@@ -7,8 +7,8 @@ run.json, written whole at the start and at the end:
     machine {hostname, cpu, cores, memory_bytes, kernel, driver,
              gpus [{index, name, uuid, memory_bytes, compute_capability}] (null: no visible driver)},
     spec: what was asked for, {image (NGCDL_IMAGE), replicas (per machine), nodes (machines), workload {name, steps,
-    batch, seed, data, device, evaluate, threads, feed, seconds, epochs, precision, compile, channels_last, times,
-    clip, trace}}, overridden by NGCDL_SPEC, a JSON object; notes [text]
+    batch, largest_batch, seed, data, device, evaluate, threads, feed, seconds, epochs, precision, compile,
+    channels_last, teacher, times, clip, trace, autotune}}, overridden by NGCDL_SPEC, a JSON object; notes [text]
 log.txt is what the trainer printed on stdout; sampler.py specifies samples.jsonl, events.py events.jsonl.
 If run.json says "running" but no trainer is running, the run was killed.
 """

@@ -21,6 +21,8 @@ from typing import Any
 import turns
 from figures import Figure, Goal, Missing
 
+from ngcdl.trainings import bundled
+
 ROOT = Path(__file__).resolve().parents[2]
 PEERS = Path(__file__).with_name("training_peers.py")
 FRAMEWORKS = ROOT / ".venv-frameworks/bin/python"  # scripts/test makes it
@@ -31,7 +33,6 @@ GOALS = {"cifar10-keras": 1.5, "cifar10": 1.8}  # inside an epoch, times the pee
 AGAINST_ONEDNN, WHOLE = 1.15, 1.8
 WITH_ONEDNN = "Keras fit, oneDNN on"
 OURS = {"PyTorch": "pytorch", "TensorFlow": "tf2"}
-FLOPS = {"cifar10-keras": 84867072, "cifar10": 105295104}  # per example of a training step: trainer/cost.py
 NOTE = {"cifar10-keras": "batch 32, 20,000 made-up images", "cifar10": "batch 128, 20,000 made-up images"}
 
 
@@ -79,9 +80,8 @@ def _figures(workload: str, peers: list[str], taken: dict[str, list[Any]]) -> It
             if all(one is not None for whole in wholes for one in whole):
                 goal = Goal("ratio", WHOLE, at_least=True)
                 yield Figure(f"{workload}, {name}, whole epochs", unit, wholes[0], goal, peer, wholes[1])
-        shares = tuple(
-            rate * FLOPS[workload] / gemm * 100 for rate, gemm in zip(inside[ours], taken["gemm"], strict=True)
-        )
+        flops = bundled(workload).flops_per_example
+        shares = tuple(rate * flops / gemm * 100 for rate, gemm in zip(inside[ours], taken["gemm"], strict=True))
         what = f"{workload}, {name}, of the rate of a product of 1,024 x 1,024 float32 numbers"
         yield Figure(what, "%", shares, Goal("ours", 65, at_least=True))
     if "input" in inside:

@@ -1,5 +1,6 @@
 import json
 import os
+import re
 
 import pytest
 
@@ -185,3 +186,9 @@ def test_a_spec_that_is_no_json_object_is_noted(tmp_path, monkeypatch, text):
     last = json.loads((tmp_path / "run.json").read_text())
     assert last["spec"]["workload"]["steps"] == 30
     assert "NGCDL_SPEC is not a JSON object" in last["notes"][0]
+
+
+def test_the_docstring_names_all_that_run_json_says_of_a_workload(tmp_path):
+    spec, _ = record.specified(arguments(["cifar10", "--out", str(tmp_path)]))
+    (named,) = re.findall(r"workload \{(.*?)\}", record.__doc__, re.DOTALL)
+    assert set(re.findall(r"\w+", named)) == set(spec["workload"])
