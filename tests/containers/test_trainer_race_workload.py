@@ -1,6 +1,7 @@
 """cifar10-94 as a workload: what it reports of its trainings, and what it refuses."""
 
 import io
+import signal
 
 import numpy as np
 import pytest
@@ -17,17 +18,23 @@ from trainer.workloads import cifar10_94
 pytestmark = pytest.mark.torch
 
 
+def network():
+    from trainer.frameworks.pytorch import Network
+
+    return Network(Model(cifar10_94.NETWORK, cifar10_94.RECIPE, (32, 32, 3), 16), "cpu")
+
+
+def few(made):
+    return data.Dataset(made.images[:20], made.labels[:20], "synthetic", 1)
+
+
 def test_two_short_trainings_are_told_and_certified(torch, made, tmp_path):
     said = io.StringIO()
     asked = arguments(
         ["cifar10-94", "--out", str(tmp_path), "--steps", "2", "--batch", "16", "--times", "2", "--seed", "4"]
     )
-    from trainer.frameworks.pytorch import Network
-
-    network = Network(Model(cifar10_94.NETWORK, cifar10_94.RECIPE, (32, 32, 3), 16), "cpu")
-    few = data.Dataset(made.images[:20], made.labels[:20], "synthetic", 1)
     asked.framework, outside = "pytorch", Outside(Events(str(tmp_path)), Voice(said), Signals())
-    cifar10_94.race_on(made, few, asked, network, outside)
+    cifar10_94.race_on(made, few(made), asked, network(), outside)
     found = events(tmp_path)
     assert [event["event"] for event in found] == [
         *("start", "step", "step", "eval", "raced"),
@@ -41,6 +48,23 @@ def test_two_short_trainings_are_told_and_certified(torch, made, tmp_path):
     assert certified["accuracy_mean"] == pytest.approx(np.mean([event["precision_at_1"] for event in raced]))
     assert "SYNTHETIC" in said.getvalue()
     assert "2 trainings: " in said.getvalue()
+
+
+def test_a_signal_during_the_test_ends_it(torch, made, tmp_path):
+    asked = arguments(["cifar10-94", "--out", str(tmp_path), "--steps", "2", "--batch", "16"])
+    signals = Signals()
+
+    class Heard(Voice):
+        def say(self, text):
+            if ": step 1," in text:  # the last one
+                signals.receive(signal.SIGTERM, None)
+
+    outside = Outside(Events(str(tmp_path)), Heard(None), signals)
+    asked.framework = "pytorch"
+    with pytest.raises(Stop) as stopped:
+        cifar10_94.race_on(made, few(made), asked, network(), outside)
+    assert (stopped.value.kind, stopped.value.exit_code, stopped.value.step) == ("interrupted", 143, 2)
+    assert [event["event"] for event in events(tmp_path)] == ["start", "step", "step"]
 
 
 def test_other_trainings_are_not_repeated(capsys):

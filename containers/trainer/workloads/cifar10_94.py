@@ -122,7 +122,7 @@ def once(asked, trained, test, labels, seed, outside):
     trained.wait()
     began = lines.since = clock()
     trained.train(seed, lines.add if trained.waits else None)
-    guesses = trained.predict(test).cpu().numpy()  # waits for the device
+    guesses = trained.predict(test, lambda: outside.signals.check(trained.steps)).cpu().numpy()  # waits for the device
     seconds = clock() - began
     lines.rest(seconds / trained.steps)
     accuracy = float((guesses == labels).mean())

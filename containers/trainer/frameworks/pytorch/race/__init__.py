@@ -157,25 +157,29 @@ class Race:
         return net.loss(logits, self.labels[which], self.knobs.smoothing)
 
     # -- a test ---------------------------------------------------------------------------------------------------
-    def predict(self, images):
-        """Return the predicted class of each image (uint8 [n, 32, 32, 3], on the device).
+    def predict(self, images, check=bool):
+        """Return the predicted class of each image (uint8 [n, 32, 32, 3], on the device). check() is called all along,
+        and may raise.
 
         Images that are unsure after two views get four more, which count half. Their chunks are padded, because cuDNN
         runs a search for each new batch size."""
         with torch.no_grad():
             x = self.normalise(images, self.pixels.new_empty(images.shape)).permute(0, 3, 1, 2)
             kept, many = self.arrays.kept(self.arrays.parts), min(AT_ONCE, len(x))
-            logits = torch.cat([self.seen(x[first:first + many], 0, kept) for first in range(0, len(x), many)])
+            logits = torch.cat([self.seen(x[at:at + many], 0, kept, check) for at in range(0, len(x), many)])
             sure = torch.softmax(logits / 2, dim=1).amax(dim=1)
             for part in (sure < self.knobs.unsure).nonzero()[:, 0].split(many):
                 filled = torch.nn.functional.pad(part, (0, many - len(part)))
-                logits[part] += self.seen(x[filled], 1, kept)[: len(part)] / 2
+                logits[part] += self.seen(x[filled], 1, kept, check)[: len(part)] / 2
             return logits.argmax(dim=1)
 
-    def seen(self, x, which, kept):
+    def seen(self, x, which, kept, check):
         """Return the sum of the logits of pictures.views(x)[which]."""
-        views = (view.contiguous(memory_format=LAST) for view in pictures.views(x)[which])
-        return sum(self.forward(view, kept, None) for view in views)
+        logits = 0
+        for view in pictures.views(x)[which]:
+            check()
+            logits = logits + self.forward(view.contiguous(memory_format=LAST), kept, None)
+        return logits
 
 
 def fused_here(on, kind):
