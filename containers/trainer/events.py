@@ -42,8 +42,8 @@ ARGV   python -m trainer WORKLOAD (--out DIR | --runs DIR) [options], with the f
                                   machines
        --choices DIR              where --autotune remembers its choices, for the same machine and training (choices.py)
        --trial-seconds S          time limit of all trials together (60); a training that is shorter has none
-       --trace N                  write trace.json (trace.py) of the first N steps: when batches were made and waited
-                                  for, and steps done, by thread; not for cifar10-94
+       --trace N                  write trace.json (trace.py) of this attempt's first N steps: when batches were made
+                                  and waited for, and steps done, by thread; not for cifar10-94
        --log-frequency N          steps between lines; default: the workload's own, else 10
        --queue-fraction F         size of the shuffle buffer, as a share of 50,000 images (0.4)
        --gpu-memory-fraction F    the largest share of the GPU's memory to take

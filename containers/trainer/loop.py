@@ -231,7 +231,7 @@ def fed(training, source, first):
     """Return the batches from `first` on, by the feed that --feed names; --trace traces the first ones."""
     asked, network = training.asked, training.network
     last = UNENDING if asked.steps is None else asked.steps
-    if not asked.trace or training.group.rank:
+    if not asked.trace or training.group.rank or first == last:  # a training that is resumed at its end keeps its trace
         return network.batches(source, first, last, asked.feed)
     trace.begin()
     source = source if asked.feed == "resident" else trace.Source(source)  # resident gathers batches, and makes none

@@ -5,6 +5,7 @@ import threading
 
 import numpy as np
 import pytest
+from trainer_process import trained
 
 from trainer import data, epochs, trace
 from trainer.ahead import ahead
@@ -86,3 +87,12 @@ def test_where_nothing_is_traced_nothing_is_kept(tmp_path):
         assert nothing is None
     assert "later" not in (tmp_path / "trace.json").read_text()
     assert trace._kept is None
+
+
+@pytest.mark.torch
+def test_a_training_that_is_resumed_at_its_end_keeps_its_trace(tmp_path):
+    words = "cifar10-keras", "--framework", "pytorch", "--steps", "2", "--trace", "9", "--resume", tmp_path
+    trained(tmp_path, *words[:-2], images={"train": 64})
+    before = (tmp_path / "trace.json").read_text()
+    trained(tmp_path, *words, images={"train": 64})
+    assert (tmp_path / "trace.json").read_text() == before
