@@ -33,7 +33,7 @@ NCCL_FILE = "/etc/nccl.conf"
 TEXT = type(b"".decode("ascii"))  # what JSON's strings become, on Python 2, too
 
 
-def meet(nodes, node, ports, signals, alike=(), links=None, say=None):
+def meet(nodes, node, ports, signals, alike, links, say):
     """Return where the replicas of all nodes listen, "host:port" by rank; ports: those of this node's replicas, in
     order; alike: {name: value} of what must be the same on all nodes; links: Links that take over the connections;
     say: tells what is waited for."""
@@ -56,7 +56,7 @@ def meet(nodes, node, ports, signals, alike=(), links=None, say=None):
 class Patience(object):
     """Ends a wait when a signal comes, and says once what it is for."""
 
-    def __init__(self, signals, say=None):
+    def __init__(self, signals, say):
         self.signals, self.say, self.began = signals, say, clock()
 
     def check(self, what):
@@ -69,7 +69,7 @@ class Patience(object):
         return waited < PATIENCE_SECONDS
 
 
-def received(alike, address, port, ports, patience, links=None):
+def received(alike, address, port, ports, patience, links):
     """Wait for all the others, then answer them."""
     nodes, door = alike["NGCDL_NODES"], Door(alike, port)
     try:
@@ -83,7 +83,7 @@ def received(alike, address, port, ports, patience, links=None):
         found = [(address, ports)] + [(guest.host, guest.ports) for _, guest in sorted(door.met.items())]
         workers = ["%s:%d" % ("[%s]" % host if ":" in host else host, port) for host, ports in found for port in ports]
         tell(door.met.values(), {"workers": workers})
-        for node in list(door.met) if links else []:
+        for node in list(door.met):
             links.add(door.met.pop(node))
     finally:
         door.close()
@@ -203,7 +203,7 @@ def is_closed(line):
     return bool(ready([line], 0))
 
 
-def reported(alike, node, address, port, ports, patience, links=None):
+def reported(alike, node, address, port, ports, patience, links):
     """Tell node 0 that this node is there, and return its answer."""
     said, place = {"node": node, "ports": ports, "alike": alike}, "node 0 at %s:%d" % (address, port)
     while True:
@@ -215,7 +215,7 @@ def reported(alike, node, address, port, ports, patience, links=None):
                 tell([link], said)
                 go_by(named(line.getsockname()))
                 told = answer(link, Patience(patience.signals, patience.say), place)
-                if links and "workers" in told:
+                if "workers" in told:
                     link.line = line.dup()
                     links.add(link)
             if "refused" in told:

@@ -33,13 +33,18 @@ def port(monkeypatch):
         yield held.numbers[0]
 
 
+def meet(nodes, node, ports, signals, alike=(), say=print):
+    with closing(links.Links(node)) as kept:
+        return meeting.meet(nodes, node, ports, signals, alike, kept, say)
+
+
 @pytest.mark.parametrize("word", [b"", b"GET / HTTP/1.1\r\n", b"[" * 20000 + b"\n", b"x" * 50000])
 def test_who_knocks_and_goes_does_not_keep_the_machines_apart(port, monkeypatch, word):
     monkeypatch.setattr(links, "LONGEST", 30000)
     with ThreadPoolExecutor() as threads:
-        first = threads.submit(meeting.meet, 2, 0, [10], Signals())
+        first = threads.submit(meet, 2, 0, [10], Signals())
         until(lambda: knocked(port, word), "node 0 listens")
-        second = threads.submit(meeting.meet, 2, 1, [11], Signals())
+        second = threads.submit(meet, 2, 1, [11], Signals())
         assert first.result(LIMIT) == second.result(LIMIT) == ["127.0.0.1:10", "127.0.0.1:11"]
 
 
@@ -61,7 +66,7 @@ def test_machines_without_ipv4_meet_by_ipv6(port, monkeypatch, start):
     monkeypatch.setenv("MASTER_ADDR", host)
     monkeypatch.delenv("GLOO_SOCKET_IFNAME")
     with ThreadPoolExecutor() as threads:
-        nodes = [threads.submit(meeting.meet, 2, node, [10 + node], Signals()) for node in (0, 1)]
+        nodes = [threads.submit(meet, 2, node, [10 + node], Signals()) for node in (0, 1)]
         assert [node.result(LIMIT) for node in nodes] == [[f"[{host}]:10", f"[{host}]:11"]] * 2
     assert os.environ["GLOO_SOCKET_IFNAME"] == name
 
@@ -79,9 +84,9 @@ def test_machines_without_ipv4_meet_by_ipv6(port, monkeypatch, start):
 def test_nodes_that_were_not_started_alike_are_all_told_so(port, nodes, node, ports, batch, said):
     """Else each waits for replicas that nobody has started, for hours, or another batch is trained on than is told."""
     with ThreadPoolExecutor() as threads:
-        both = [threads.submit(meeting.meet, 2, 0, [10], Signals(), {"batch": 8})]
+        both = [threads.submit(meet, 2, 0, [10], Signals(), {"batch": 8})]
         alike = {"batch": batch} if batch else {}  # as in a trainer that knows nothing of it
-        both += [threads.submit(meeting.meet, nodes, node, ports, Signals(), alike)]
+        both += [threads.submit(meet, nodes, node, ports, Signals(), alike)]
         for one in both:
             with pytest.raises(Stop, match=said):
                 one.result(LIMIT)
@@ -116,9 +121,9 @@ def test_a_connection_of_a_port_to_itself_is_not_taken_for_node_0(port, monkeypa
     monkeypatch.setattr(meeting, "QUIET_SECONDS", 0)
     told = []
     with ThreadPoolExecutor() as threads:
-        second = threads.submit(meeting.meet, 2, 1, [11], Signals(), say=told.append)
+        second = threads.submit(meet, 2, 1, [11], Signals(), say=told.append)
         until(lambda: own, "the port is connected to itself")
-        first = threads.submit(meeting.meet, 2, 0, [10], Signals())
+        first = threads.submit(meet, 2, 0, [10], Signals())
         assert second.result(LIMIT) == first.result(LIMIT) == ["127.0.0.1:10", "127.0.0.1:11"]
     said = f"Waiting, at most 30 s, for node 0 at 127.0.0.1:{port}, which can't be reached, or has ended: "
     assert told == [said + "nobody listens there yet"]
@@ -128,14 +133,14 @@ def test_a_connection_of_a_port_to_itself_is_not_taken_for_node_0(port, monkeypa
 def test_a_place_of_node_0_that_can_not_be_one_is_told(port, monkeypatch, name, value):
     monkeypatch.setenv(f"MASTER_{name}", value)
     with pytest.raises(Stop, match=f"MASTER_{name}"):
-        meeting.meet(2, 1, [11], Signals())
+        meet(2, 1, [11], Signals())
 
 
 def test_one_that_waits_for_the_answer_says_so_and_can_be_told_to_stop(port, monkeypatch):
     monkeypatch.setattr(meeting, "QUIET_SECONDS", 0)
     with ThreadPoolExecutor() as threads, socket.create_server(("127.0.0.1", port)) as silent:
         signals, told = Signals(), []
-        second = threads.submit(meeting.meet, 2, 1, [11], signals, say=told.append)
+        second = threads.submit(meet, 2, 1, [11], signals, say=told.append)
         line, _ = silent.accept()
         with line:
             assert line.makefile().readline()
@@ -151,12 +156,12 @@ def test_who_says_nothing_does_not_keep_the_machines_apart(port, monkeypatch):
     monkeypatch.setattr(meeting, "MOST_STRANGERS", 1)
     told = []
     with ThreadPoolExecutor() as threads, socket.socket() as silent:
-        first = threads.submit(meeting.meet, 2, 0, [10], Signals(), say=told.append)
+        first = threads.submit(meet, 2, 0, [10], Signals(), say=told.append)
         until(lambda: not silent.connect_ex(("127.0.0.1", port)), "node 0 listens")
         silent.settimeout(meeting.PATIENCE_SECONDS / 2)
         with socket.create_connection(("127.0.0.1", port)):
             assert not silent.recv(1), "of many, the last ones are kept"
-        second = threads.submit(meeting.meet, 2, 1, [11], Signals())
+        second = threads.submit(meet, 2, 1, [11], Signals())
         assert second.result(meeting.ANSWER_SECONDS / 2) == first.result(LIMIT)
     said = f"Waiting, at most 30 s, for others at MASTER_PORT {port}: of 2 nodes, these have not connected yet: 1"
     assert told == [said]
@@ -170,7 +175,7 @@ def test_of_many_missing_nodes_the_first_ones_are_named():
 def test_one_to_whom_a_stranger_says_nothing_can_be_told_to_stop(port):
     with ThreadPoolExecutor() as threads, socket.socket() as stranger:
         signals = Signals()
-        first = threads.submit(meeting.meet, 2, 0, [10], signals)
+        first = threads.submit(meet, 2, 0, [10], signals)
         until(lambda: not stranger.connect_ex(("127.0.0.1", port)), "node 0 listens")
         signals.received = SIGTERM
         with pytest.raises(Stop, match="told to stop"):
@@ -180,7 +185,7 @@ def test_one_to_whom_a_stranger_says_nothing_can_be_told_to_stop(port):
 @pytest.mark.parametrize("said", [b"SSH-2.0-OpenSSH_9.6\r\n", b"[]\n", b"\xff\n", b'{"workers": [10]}\n'])
 def test_that_another_program_has_node_0s_port_is_told(port, said):
     with ThreadPoolExecutor() as threads, socket.create_server(("127.0.0.1", port)) as other:
-        second = threads.submit(meeting.meet, 2, 1, [11], Signals())
+        second = threads.submit(meet, 2, 1, [11], Signals())
         line, _ = other.accept()
         with line:
             line.sendall(said)
@@ -209,9 +214,9 @@ def test_a_held_port_is_nobody_elses_but_a_replica_may_listen_there(host, reused
 
 def test_a_machine_that_dies_while_it_waits_and_comes_again_keeps_nobody_apart(port):
     with ThreadPoolExecutor() as threads:
-        first = threads.submit(meeting.meet, 3, 0, [10], Signals())
+        first = threads.submit(meet, 3, 0, [10], Signals())
         until(lambda: knocked(port, LEFT), "node 0 listens")
-        others = [threads.submit(meeting.meet, 3, node, [10 + node], Signals()) for node in (1, 2)]
+        others = [threads.submit(meet, 3, node, [10 + node], Signals()) for node in (1, 2)]
         found = first.result(LIMIT)
         assert [other.result(LIMIT) for other in others] == [found, found]
     assert "127.0.0.1:1" not in found, "the ports that it has now"

@@ -93,7 +93,7 @@ def test_a_signal_ends_a_machine_whose_replica_waits_for_another_that_never_come
             monkeypatch.setenv(name, value)
         asked = vars(arguments(["cifar10", "--framework", "pytorch", "--device", "cpu", "--out", "unused"]))
         alike = {name: asked[name] for name in replicas.ALIKE}
-        host, _, port = meeting.meet(2, 1, [own], Signals(), alike, links)[0].rpartition(":")
+        host, _, port = meeting.meet(2, 1, [own], Signals(), alike, links, print)[0].rpartition(":")
         until(lambda: answers(host, int(port)), "the replica waits for the other")
         time.sleep(1)  # the replica listens briefly before it waits
         first.terminate()
