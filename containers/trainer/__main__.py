@@ -15,7 +15,7 @@ from . import (
 from .ahead import meanwhile
 from .arguments import arguments, imported, names
 from .epochs import in_turn
-from .events import Events, Outside, Stop, Voice, stopped_by
+from .events import Events, Outside, Stop, Voice, complain, stopped_by
 from .files import lock, make_folder
 from .loop import Training, say_data, train
 from .recipe import Model
@@ -83,7 +83,7 @@ def sampled(asked, events, signals):
     finally:
         kept.stop()
         if kept.failure:
-            print(kept.failure, file=sys.stderr)
+            complain(kept.failure)
 
 
 def recorded(asked, events, signals):
@@ -118,7 +118,7 @@ def attempt(asked, outside, own=None):
         if isinstance(error, MemoryError) or fits.is_out_of_memory(text):  # no fault of a line of the trainer's
             return failed(Stop("out_of_memory", text[:2000]), outside.events)
         if stop.kind == "crash":
-            traceback.print_exc()
+            complain(traceback.format_exc())
         return failed(stop, outside.events)
 
 
@@ -140,7 +140,7 @@ def failed(stop, events):
 
 
 def told(stop):
-    print("%s: %s" % (stop.kind, stop.message), file=sys.stderr)
+    complain("%s: %s" % (stop.kind, stop.message))
     return stop.exit_code
 
 

@@ -194,6 +194,7 @@ import errno
 import io
 import json
 import os
+import sys
 import threading
 import time
 from contextlib import closing, contextmanager
@@ -350,6 +351,15 @@ class Voice(object):
             self.say(text)
         except Stop:
             pass  # the next line fails, too, and where that is reported
+
+
+def complain(text):
+    """Print a line to stderr; it is lost if that fails. stderr may be a closed pipe, or a file on the very disk that is
+    full, and the record must still be closed."""
+    try:
+        print(text, file=sys.stderr)
+    except EnvironmentError:
+        pass
 
 
 def said(text, stream):

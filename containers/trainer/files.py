@@ -4,9 +4,8 @@ from __future__ import absolute_import, division, print_function
 import errno
 import fcntl
 import os
-import sys
 
-from .events import Stop
+from .events import Stop, complain
 
 
 def write_whole(path, content):
@@ -50,6 +49,5 @@ def lock(folder):
         if error.errno in (errno.EAGAIN, errno.EACCES):
             file.close()
             raise Stop("bad_argument", "another trainer works in %s" % folder)
-        print("%s cannot be locked (%s): make sure that only one trainer works there" % (folder, error.strerror),
-              file=sys.stderr)
+        complain("%s cannot be locked (%s): make sure that only one trainer works there" % (folder, error.strerror))
     return file

@@ -12,13 +12,12 @@ from __future__ import absolute_import, division, print_function
 
 import hashlib
 import os
-import sys
 import threading
 
 import numpy as np
 
 from .decoders import Undecodable, decoder
-from .events import Stop, stopped_by
+from .events import Stop, complain, stopped_by
 
 SPLITS = {"train": ("train", "training"), "test": ("test", "validation", "val")}
 ENDINGS = ".jpg", ".jpeg", ".png"
@@ -142,7 +141,7 @@ class Pictures(object):
         told = "%s is not an image (%s)" % (os.path.join(self.place, self.paths[number]), why)
         if count > min(MOST_BROKEN, self.count * BROKEN_SHARE):
             raise Stop("data", "%s; that makes %d broken ones of %d: too many to leave out" % (told, count, self.count))
-        print("%s: left out, and replaced by the next of its folder" % told, file=sys.stderr)
+        complain("%s: left out, and replaced by the next of its folder" % told)
 
 
 def nearest(pixels, side):

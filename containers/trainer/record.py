@@ -20,7 +20,7 @@ import sys
 import time
 
 from . import host, nvml
-from .events import Appended, Voice, line, stopped_by
+from .events import Appended, Voice, complain, line, stopped_by
 from .files import write_whole
 from .sampler import Sampler
 
@@ -53,7 +53,7 @@ class Record(object):
         try:
             self.save()
         except EnvironmentError as error:
-            print(stopped_by(error, "run.json").message, file=sys.stderr)
+            complain(stopped_by(error, "run.json").message)
             return exit_code or 1
         return exit_code
 

@@ -12,7 +12,6 @@ writes events and prints lines.
 from __future__ import absolute_import, division, print_function
 
 import contextlib
-import functools
 import io
 import json
 import os
@@ -23,7 +22,7 @@ import time
 import traceback
 
 from . import short
-from .events import QUIET_SECONDS, Events, Stop, clock
+from .events import QUIET_SECONDS, Events, Stop, clock, complain
 from .group import VARIABLE, Lost
 from .links import Links
 from .meeting import Ports, listed, meet
@@ -63,7 +62,7 @@ def lead(asked, voice, signals):
     links = Links(asked.node)
     with contextlib.closing(Ports(asked.replicas)) as ports, contextlib.closing(links):  # until all have ended
         alike = {name: getattr(asked, name) for name in ALIKE}
-        say = functools.partial(print, file=sys.stderr) if asked.node else voice.say
+        say = complain if asked.node else voice.say
         workers = meet(asked.nodes, asked.node, ports.numbers, signals, alike, links, say)
         try:
             signals.check(None)
@@ -164,7 +163,7 @@ class Replica(object):
         except Stop as stop:  # the log's disk is full
             self.broken = stop
         except Exception as error:
-            traceback.print_exc()
+            complain(traceback.format_exc())
             self.broken = Stop("crash", "%s: %s" % (type(error).__name__, error))
         self.process.stdout.close()
         if self.broken:

@@ -4,6 +4,7 @@ import re
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from trainer_process import CONTAINERS, events, python, trainer
@@ -103,6 +104,16 @@ def test_with_stderr_closed_its_words_go_nowhere_and_no_file_takes_its_place_in_
     told = subprocess.run(["sh", "-c", 'exec "$0" -c "$1" 2>&-', sys.executable, code], cwd=tmp_path,
                           env={"PYTHONPATH": str(CONTAINERS)}, stdout=subprocess.PIPE, text=True)  # fmt: skip
     assert told.stdout == "1 /dev/null 0\n"
+
+
+def test_where_stderr_cannot_be_written_the_record_is_closed_all_the_same(tmp_path):
+    """stderr may be a file on the very disk whose being full ends the training."""
+    words = "cifar10", "--epochs", "1", "--record", "--out", str(tmp_path)
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([sys.executable, "-m", "trainer", *words], cwd=CONTAINERS, stderr=full, check=False)
+    run = json.loads((tmp_path / "run.json").read_text())
+    assert (done.returncode, run["status"], run["exit_code"]) == (1, "failed", 1)
+    assert run["reason"].startswith("cifar10 has no epochs")
 
 
 @pytest.mark.parametrize(("said", "kind"), [("you tried to: DefaultCPUAllocator", "out_of_memory"), ("torn", "crash")])

@@ -4,10 +4,9 @@ Small networks with small batches keep a GPU waiting for the host, which launche
 steps run as usual; the next one is captured, and then replayed for each step, after its batch, rates and seed have been
 copied to where the graph reads them. Steps that can't be captured, and batches of another size, run as usual.
 """
-import sys
-
 import torch
 
+from ...events import complain
 from ...fits import is_out_of_memory
 from ...recipe import Turn
 from . import graphs
@@ -70,6 +69,6 @@ class Stepper:
         except RuntimeError as error:
             if is_out_of_memory(str(error)):
                 raise
-            print(f"Steps are not CUDA graphs here: {error}", file=sys.stderr)
+            complain(f"Steps are not CUDA graphs here: {error}")
             self.recorder = None
         return self.replay is not None
