@@ -72,6 +72,14 @@ def test_the_first_call_makes_the_environment_and_the_next_one_starts_it(clone: 
     assert told(clone) == (f"ngcdl {__version__}\n", "", [])
 
 
+def test_an_environment_that_another_call_has_made_meanwhile_leaves_ctrl_c_to_the_caller(clone: Path) -> None:
+    told(clone)
+    line = "root=$PWD venv=$PWD/.venv; make_environment base; trap -p INT; echo on"
+    words = ["bash", "-euc", f". scripts/environment; {line}"]
+    done = subprocess.run(words, capture_output=True, text=True, check=True, cwd=clone)
+    assert (done.stdout, done.stderr) == ("on\n", "")
+
+
 def test_a_terminal_shows_how_long_a_step_has_taken_until_it_ends(clone: Path) -> None:
     put(clone, "sleep", "#!/bin/sh\n")  # a second is over at once
     here, there = os.openpty()
