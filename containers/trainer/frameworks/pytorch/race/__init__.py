@@ -118,7 +118,7 @@ class Race:
     def reset(self, seed):
         """Start over: weights, whitening and all random draws."""
         with torch.no_grad():
-            self.generator.manual_seed(seed)
+            self.generator.manual_seed(seed & 0xFFFFFFFF)  # as elsewhere; it refuses more than 64 bits
             self.normalise(self.images, self.pixels)
             self.arrays.reset(self.generator, self.pixels[: self.knobs.whitening_images])
             for old, new in zip(self.drawn, self.draw()):
