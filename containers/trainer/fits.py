@@ -1,8 +1,9 @@
 """Finds the largest batch whose steps fit into memory, by trying batches, each in its own child process.
 
-The batch is doubled from the workload's default (or halved, if that does not fit), then the interval is bisected until
-it is no more than a sixteenth of what fits. A try trains for two steps. The result is tried once more, for as many
-steps as fill the prefetch queue, and reduced by a sixteenth until it fits. No batch is larger than the data set.
+The batch is doubled from the workload's default, or from the least that gives each replica something to do (or halved,
+if that does not fit), then the interval is bisected until it is no more than a sixteenth of what fits. A try trains for
+two steps. The result is tried once more, for as many steps as fill the prefetch queue, and reduced by a sixteenth until
+it fits. No batch is larger than the data set.
 
 If some batch did not fit, the batch to train with is an eighth below the largest that did. The memory that a batch
 needs varies from training to training (cifar10 in PyTorch on a CPU with a batch of 219, six trainings of 8 steps: 561
@@ -68,7 +69,7 @@ def is_out_of_memory(text):
 def largest(start, least, tries, events, voice):
     """Return the largest batch that fits with some memory left free. Raise Stop("out_of_memory") if none does. Each try
     is printed and, once a batch did not fit, reported as an event "oom"."""
-    good, bad, refused, batch = None, None, None, start
+    good, bad, refused, batch = None, None, None, max(start, least)
     while batch is not None:
         is_good = tries.fits(batch, STEPS)
         good, bad = (min(batch, tries.most or batch), bad) if is_good else (good, batch)

@@ -47,7 +47,7 @@ def check(asked, workload):
         if refused:
             raise Stop("bad_argument", "%s; or leave out --replicas, or the other machines" % why)
     least = least_batch(asked, workload)
-    if asked.batch < least:
+    if asked.batch < least and not asked.largest:
         raise Stop("bad_argument", "a batch of %d is too small for %d replicas: use --batch %d or more" % (
             asked.batch, asked.replicas * asked.nodes, least))
 

@@ -10,7 +10,7 @@ from own_process import Said
 from trainer_process import events, start, train, until
 
 from trainer import __main__ as entry
-from trainer import fits, nvml, short
+from trainer import fits, nvml, replicas, short
 from trainer.arguments import arguments, imported
 from trainer.events import Events, Outside, Stop, Voice
 from trainer.signals import Signals
@@ -91,6 +91,14 @@ def test_what_is_found_is_off_by_a_sixteenth_at_most(room):
 
 def test_where_its_own_batch_does_not_fit_smaller_ones_are_tried(tmp_path, monkeypatch):
     assert Bench(tmp_path, monkeypatch, fits=3).largest() == 3
+
+
+def test_the_search_begins_with_a_batch_for_all_replicas_if_the_workloads_own_is_smaller(tmp_path, monkeypatch):
+    asked = arguments(["catdog", "--replicas", "9", "--batch", "largest", "--out", str(tmp_path)])
+    replicas.check(asked, imported("catdog"))
+    bench = Bench(tmp_path, monkeypatch, fits=100)
+    bench.largest(asked.batch, replicas.least_batch(asked, imported("catdog")))
+    assert bench.lines[:2] == ["A batch of 18 fits\n", "A batch of 36 fits\n"]
 
 
 def test_no_batch_is_larger_than_the_data_set(tmp_path, monkeypatch):
