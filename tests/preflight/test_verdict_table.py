@@ -321,5 +321,5 @@ def test_the_newest_tag_that_runs_is_named(row: list[str]) -> None:
     def look(one: str) -> ImageFacts:
         return facts_of(f"{framework}:{one}", row[4])
 
-    named = newest(framework, tag, releases.tags(framework), look, host_of(row))
+    named = newest(tag, releases.tags(framework), look, host_of(row))
     assert (named or "-") == row[6]

@@ -92,7 +92,7 @@ def newest_of(ref: ImageRef, host: HostFacts, settings: Settings, engine: Engine
             raise NoReleases(ref.name)
         left = list(tags.names)
         facts_of = _FactsOfTags(ref, host.architecture, settings, session, engine)
-        while best := newest(ref.framework, ref.tag, left, facts_of, host):
+        while best := newest(ref.tag, left, facts_of, host):
             chosen = replace(ref, tag=best, digest=None)
             found = imagefacts.look_up(chosen, settings.cache, host.architecture, session=session)
             if found.trouble:
@@ -175,7 +175,7 @@ def _newest(
         return None
     looks = 0 if offline or tags.trouble else _UNKNOWN_TAGS
     facts_of = _FactsOfTags(ref, host.architecture, settings, session, engine, looks)
-    best = newest(ref.framework, ref.tag, tags.names, facts_of, host, on_each=on_each)
+    best = newest(ref.tag, tags.names, facts_of, host, on_each=on_each)
     return replace(ref, tag=best, digest=None) if best else None
 
 

@@ -150,7 +150,7 @@ def newest(framework: ImageRef, host: HostFacts, on_each: bool = False) -> Image
     def facts_of(tag: str) -> ImageFacts | None:
         return _facts(replace(framework, tag=tag), host)
 
-    tag = newest_of(framework.framework, None, releases.tags(framework.framework), facts_of, host, on_each=on_each)
+    tag = newest_of(None, releases.tags(framework.framework), facts_of, host, on_each=on_each)
     return replace(framework, tag=tag) if tag else None
 
 

@@ -21,7 +21,6 @@ _FIRST_WITH_TF = (19, 11)
 
 
 def newest(
-    framework: str,
     like_tag: str | None,
     tags: Sequence[str],
     facts_of: Callable[[str], ImageFacts | None],
@@ -38,7 +37,7 @@ def newest(
     """
     host = replace(host, driver=host.driver or ANY_DRIVER)
     with_ptx: str | None = None
-    for tag in _candidates(framework, like_tag, tags):
+    for tag in _candidates(like_tag, tags):
         facts = facts_of(tag)
         verdict = (judge_each if on_each else judge_host)(facts, host) if facts else None
         if verdict is None or verdict.verdict == "no":
@@ -71,25 +70,25 @@ def _is_doubtful(verdict: Verdict) -> bool:
     return any(reason.level == "caution" and reason.rule in _OF_THE_CARDS for reason in verdict.reasons)
 
 
-def _candidates(framework: str, like_tag: str | None, tags: Sequence[str]) -> list[str]:
+def _candidates(like_tag: str | None, tags: Sequence[str]) -> list[str]:
     """Order the tags to try. A newer release comes before the requested variant: TensorFlow 1, say, ended long ago."""
     like = _suffix(like_tag or "")
-    wanted_tf, wanted_py = _variant(framework, like_tag, "tf") or "2", _variant(framework, like_tag, "py") or "3"
-    fitting = [tag for tag in ordered(tags) if _is_candidate(_suffix(tag), like)]
+    is_old = like_tag is not None and like is not None and _release(like_tag) < _FIRST_WITH_TF
+    wanted_tf, wanted_py = _variant("tf", like) or ("1" if is_old else "2"), _variant("py", like) or "3"
+    fitting = [(tag, suffix) for tag in ordered(tags) if _is_candidate(suffix := _suffix(tag), like)]
 
-    def preference(tag: str) -> tuple[int, int, bool, bool, bool]:
+    def preference(one: tuple[str, str | None]) -> tuple[int, int, bool, bool, bool]:
+        tag, suffix = one
         year, month = _release(tag)
-        other_tf, other_py = (_variant(framework, tag, "tf") != wanted_tf, _variant(framework, tag, "py") != wanted_py)
-        return -year, -month, _suffix(tag) != like, other_tf, other_py
+        return -year, -month, suffix != like, _variant("tf", suffix) != wanted_tf, _variant("py", suffix) != wanted_py
 
-    return sorted(fitting, key=preference)
+    return [tag for tag, _ in sorted(fitting, key=preference)]
 
 
 def _is_candidate(suffix: str | None, like: str | None) -> bool:
     if suffix is None:
         return False
-    is_asked = bool(like) and suffix == like
-    return is_asked or (bool(_PLAIN.fullmatch(suffix)) and ("-igpu" in suffix) == ("-igpu" in (like or "")))
+    return suffix == like or (bool(_PLAIN.fullmatch(suffix)) and ("-igpu" in suffix) == ("-igpu" in (like or "")))
 
 
 def _suffix(tag: str) -> str | None:
@@ -101,12 +100,7 @@ def _release(tag: str) -> tuple[int, int]:
     return int(tag[:2]), int(tag[3:5])
 
 
-def _variant(framework: str, tag: str | None, kind: str) -> str | None:
-    """Return TensorFlow's or Python's major version from the tag, or None if it has none."""
-    suffix = _suffix(tag or "")
-    if tag is None or suffix is None:
-        return None
-    found = re.search(rf"-{kind}([0-9])", suffix)
-    if found is None and kind == "tf" and framework == "tensorflow" and _release(tag) < _FIRST_WITH_TF:
-        return "1"
+def _variant(kind: str, suffix: str | None) -> str | None:
+    """Return the major version of TensorFlow (tf) or Python (py) that follows a tag's release, None if it has none."""
+    found = re.search(rf"-{kind}([0-9])", suffix or "")
     return found[1] if found else None
