@@ -49,6 +49,11 @@ def test_cards_that_are_all_good_or_all_bad_are_not_mixed() -> None:
     assert "mixed" not in rules(both) + rules(none)
 
 
+def test_of_cards_that_cant_run_it_the_one_that_needs_only_another_driver_is_told() -> None:
+    for gpus in ((GTX_750, RTX_2080), (RTX_2080, GTX_750)):
+        assert judge_host(IMAGE, replace(ON_470, gpus=gpus)).reasons[0].rule == "driver"
+
+
 def test_a_geforce_among_teslas_is_the_card_that_forward_compatibility_leaves_out() -> None:
     verdict = judge_host(IMAGE, replace(ON_470, gpus=(T4, replace(RTX_2080, index=1))))
     assert (verdict.verdict, verdict.mode, verdict.reasons[0].found) == ("caution", "forward", "RTX 2080")

@@ -82,6 +82,7 @@ def test_where_a_compat_list_is_not_known_only_branches_that_the_last_list_had_l
 def test_where_no_compat_list_is_known_at_all_a_data_centre_card_is_not_refused() -> None:
     verdict = judge_host(replace(IMAGE, compat_branches=None), ON_470)
     assert (verdict.verdict, verdict.reasons[0].needed) == ("caution", "535.104.05")
+    assert verdict.reasons[0].text.endswith("whether the image's cuda-compat package works on branch 470")
     assert judge_host(replace(IMAGE, compat_branches=None), replace(ON_470, gpus=(RTX_2080,))).verdict == "no"
 
 

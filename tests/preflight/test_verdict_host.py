@@ -36,6 +36,8 @@ def test_a_host_without_a_gpu_runs_it_on_the_cpu_and_says_why_none_is_found() ->
     assert (verdict.verdict, verdict.mode, rules(verdict)) == ("caution", None, ["no-gpu"])
     assert "CPU" in verdict.reasons[0].text
     assert verdict.reasons[0].text.startswith("no GPU can be used here (NVML: driver/library version mismatch)")
+    verdict = judge_host(IMAGE, HostFacts(gpu_trouble="The library of NVML is missing."))
+    assert verdict.reasons[0].text.startswith("no GPU can be used here (the library of NVML is missing)")
 
 
 def test_an_engine_elsewhere_is_not_judged_and_its_architecture_is() -> None:

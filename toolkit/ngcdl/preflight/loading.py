@@ -120,7 +120,7 @@ def _trap(image: ImageFacts, gpu: Gpu, branch: int) -> str:
 def _undecided(image: ImageFacts, gpu: Gpu, driver: str, host: tuple[int, ...], *, needs_ptx: bool) -> Reason | None:
     """Return a caution if a fact is missing that would decide between yes and no."""
     least = _least(image, gpu, host, needs_ptx=needs_ptx)
-    if len(host) == 1 and (known(least) or ())[:1] == host:
+    if (known(least) or ())[:1] == host:
         text = f"driver {driver} names a whole branch, in which {least} or newer would do"
         return Reason("unknown", "caution", text, driver, least)
     if known(image.driver) is None:

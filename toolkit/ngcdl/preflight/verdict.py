@@ -36,8 +36,8 @@ def judge_host(image: ImageFacts, host: HostFacts) -> Verdict:
 
 def judge_each(image: ImageFacts, host: HostFacts) -> Verdict:
     """Judge `image` for a run on all cards of `host`: the worst card decides."""
-    cards = judge_host(image, host).cards
-    return judge_host(image, replace(host, gpus=(max(cards, key=_rank).gpu,)) if len(cards) > 1 else host)
+    verdict = judge_host(image, host)
+    return judge_host(image, replace(host, gpus=(max(verdict.cards, key=_rank).gpu,))) if verdict.cards else verdict
 
 
 # -- the GPUs ---------------------------------------------------------------------------------------------------------
@@ -76,7 +76,7 @@ def _rank(card: CardVerdict) -> tuple[int, int, bool]:
     return (
         LEVELS.index(card.verdict),
         _MODES.index(card.mode),
-        card.verdict == "no" and card.reasons[0].rule != "driver",
+        card.reasons[0].rule != "driver",
     )
 
 
