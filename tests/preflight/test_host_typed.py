@@ -115,6 +115,7 @@ def test_gpu_takes_what_belongs_to_a_card(text: str) -> None:
         ("NVIDIA GeForce RTX 2080 SUPER", "7.5", "geforce"),
         ("GeForce GTX 1660", "7.5", "geforce"),
         ("RTX A4000", "8.6", "nvidiartx"),
+        ("RTX A6000", "8.6", "nvidiartx"),
         ("NVIDIA RTX 6000 Ada Generation", "8.9", "nvidiartx"),
         ("Quadro RTX 6000", "7.5", "quadrortx"),
         ("TITAN V", "7.0", "titan"),

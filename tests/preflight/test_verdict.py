@@ -74,6 +74,15 @@ def test_a_requirement_that_is_not_met_is_a_caution_that_names_the_hook_and_the_
     assert "pyxis" in verdict.reasons[0].text
 
 
+def test_a_long_requirement_is_shown_in_part_and_kept_whole_beside_what_is_known_of_the_card() -> None:
+    text = "cuda>=12.8 brand=grid,driver>=550,driver<551 brand=tesla,driver>=580,driver<581"
+    why = judge_host(replace(IMAGE, require=(text,)), replace(HOST, gpus=(Gpu("7.5", brand="geforce"),))).reasons[0]
+    assert f"NVIDIA_REQUIRE_CUDA ({text[:57]}...) is not met" in why.text
+    assert why.needed == text
+    nameless = judge_host(replace(IMAGE, require=("driver>=550",)), replace(HOST, gpus=(Gpu("7.5"),))).reasons
+    assert [one.found for one in nameless if one.rule == "require"] == ["cuda 12.2, driver 535.104.05, arch 7.5"]
+
+
 def test_a_requirement_that_is_met_is_not_spoken_of() -> None:
     assert rules(judge_host(replace(IMAGE, require=("cuda>=9.0",)), HOST)) == ["native", "capability"]
 

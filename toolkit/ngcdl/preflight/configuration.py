@@ -167,7 +167,7 @@ def _variables(listed: object) -> dict[str, str]:
 def _labels(inner: object) -> dict[str, str]:
     labels = inner.get("Labels") if isinstance(inner, Mapping) else None
     pairs = labels.items() if isinstance(labels, Mapping) else ()
-    return {name: value for name, value in pairs if isinstance(name, str) and isinstance(value, str)}
+    return {name: value for name, value in pairs if isinstance(value, str)}
 
 
 def _whole(form: re.Pattern[str], text: str | None) -> str | None:

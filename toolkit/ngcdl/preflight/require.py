@@ -30,36 +30,27 @@ def unmet(require: Sequence[str], values: Mapping[str, str | None]) -> str | Non
 
     If a value is None, or a constraint is outside the grammar, it may hold: only certain violations are reported.
     """
-    return next((text for text in require if _any(text, values) is False), None)
+    return next((text for text in require if not _may_hold(text, values)), None)
 
 
-def _any(text: str, values: Mapping[str, str | None]) -> bool | None:
-    answers = [_all(alternative, values) for alternative in text.split()]
-    if True in answers or not answers:
-        return True
-    return None if None in answers else False
+def _may_hold(text: str, values: Mapping[str, str | None]) -> bool:
+    alternatives = text.split() or [""]
+    return any(all(_atom_may_hold(atom, values) for atom in one.split(",")) for one in alternatives)
 
 
-def _all(alternative: str, values: Mapping[str, str | None]) -> bool | None:
-    answers = [_atom(atom, values) for atom in alternative.split(",") if atom]
-    if False in answers:
-        return False
-    return None if None in answers else True
-
-
-def _atom(atom: str, values: Mapping[str, str | None]) -> bool | None:
+def _atom_may_hold(atom: str, values: Mapping[str, str | None]) -> bool:
     match = _ATOM.fullmatch(atom)
     found = values.get(match[1].lower()) if match else None
     if match is None or found is None:
-        return None
+        return True
     if match[1].lower() == "brand":
         is_same = found.lower() == match[3].lower()
-        return {"=": is_same, "!=": not is_same}.get(match[2])
-    return _compared(found, match[2], match[3])
+        return {"=": is_same, "!=": not is_same}.get(match[2], True)
+    return _version_may_hold(found, match[2], match[3])
 
 
-def _compared(found: str, sign: str, needed: str) -> bool | None:
+def _version_may_hold(found: str, sign: str, needed: str) -> bool:
     if not (_VERSION.fullmatch(found) and _VERSION.fullmatch(needed)) or max(len(found), len(needed)) > 100:
-        return None
+        return True
     pairs = [(int(a), int(b)) for a, b in zip_longest(found.split("."), needed.split("."), fillvalue="0")]
     return _COMPARISONS[sign]([a for a, _ in pairs], [b for _, b in pairs])
