@@ -80,7 +80,7 @@ def test_a_card_below_the_documented_ones_that_the_image_has_kernels_for_is_a_ca
     why = verdict.reasons[0]
     assert (verdict.verdict, verdict.mode, why.rule, why.needed) == ("caution", "native", "capability", "6.0")
     assert "documented for compute capability 6.0 (Pascal) and newer" in why.text
-    assert "kernels for 5.2" in why.text
+    assert "kernels for 5.2: it may run" in why.text
     assert not why.recalled
     recalled = judge_host(replace(IMAGE, recalled=frozenset({"sass"})), on_m60)
     assert "kernels for 5.2 (from memory)" in recalled.reasons[0].text
@@ -92,6 +92,7 @@ def test_ptx_is_a_caution_that_says_what_it_means() -> None:
     verdict = judge_host(IMAGE, replace(HOST, driver="580.95.05", gpus=(Gpu("12.0", "RTX 5090"),)))
     assert (verdict.verdict, verdict.mode) == ("caution", "ptx")
     assert "minutes" in verdict.reasons[0].text
+    assert (verdict.reasons[0].found, verdict.reasons[0].needed) == ("12.0", "9.0")
     assert rules(verdict) == ["ptx", "native"]
 
 

@@ -16,8 +16,8 @@ class Family:
     recalled: bool
 
 
-def family(capability: str) -> Family | None:
-    """Return the family of a compute capability such as 7.5."""
+def family(capability: str | None) -> Family | None:
+    """Return the family of a compute capability such as 7.5; None if it is not in the table."""
     for row in rows("gpu_families"):
         if row["capability"] == capability:
             first, last = (int(row[end]) if row[end] else None for end in ("first_branch", "last_branch"))

@@ -101,8 +101,8 @@ def minor_floor(cuda: str) -> tuple[str, str] | None:
     return row["minor_floor"], address_of(row["source"], "minor_floor")
 
 
-def capabilities(cuda: str) -> Capabilities | None:
-    """Return the compute capabilities a toolkit supports; None for major versions that are not in the table."""
+def capabilities(cuda: str | None) -> Capabilities | None:
+    """Return the compute capabilities a toolkit supports; None if the version is unknown, or newer than the table."""
     asked = known(cuda)
     if asked is None or asked[0] > comparable(rows("cuda_driver")[0]["cuda"])[0]:
         return None

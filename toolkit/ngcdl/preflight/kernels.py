@@ -151,7 +151,7 @@ def _compiled(image: ImageFacts, gpu: Gpu, capability: tuple[int, ...]) -> Reaso
 
 def _by_toolkit(image: ImageFacts, gpu: Gpu, capability: tuple[int, ...]) -> Reason:
     """Judge by what the image's CUDA can compile for, if it is unknown what its framework was compiled for."""
-    row = cuda.capabilities(image.cuda) if image.cuda else None
+    row = cuda.capabilities(image.cuda)
     if row is None:
         return _as_documented(image, gpu)
     if capability < comparable(row.lowest):
@@ -204,5 +204,5 @@ def _unfit(image: ImageFacts, gpu: Gpu, text: str, needed: str | None, name: str
 
 def _family(capability: str | None) -> str:
     """Add the architecture's name: 6.0 -> 6.0 (Pascal)."""
-    row = cards.family(capability) if capability else None
+    row = cards.family(capability)
     return f"{capability} ({row.architecture})" if row else str(capability)

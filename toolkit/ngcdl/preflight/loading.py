@@ -39,7 +39,7 @@ def loading(image: ImageFacts, gpu: Gpu, driver: str | None, *, needs_ptx: bool)
 
 def _undriven(gpu: Gpu, driver: str, host: tuple[int, ...]) -> Reason | None:
     """Refuse a driver that is too old or too new to drive the card, whatever the image."""
-    family = cards.family(gpu.capability) if gpu.capability else None
+    family = cards.family(gpu.capability)
     if family is None or driver == ANY_DRIVER:
         return None
     branch, first, last = branch_of(host[0]), family.first_branch, family.last_branch
