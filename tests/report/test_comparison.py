@@ -16,6 +16,7 @@ from ngcdl.report.compared import in_words
 from ngcdl.report.compared.comparison import ONE_PAIR, Arm, comparison
 from ngcdl.report.compared.in_words import _listed
 from ngcdl.report.compared.pairs import published
+from ngcdl.report.compared.theirs import beside
 from ngcdl.report.measured.spread import Spread, times
 
 
@@ -215,6 +216,12 @@ def test_an_arm_that_became_nan_is_named_and_the_others_are_answered() -> None:
     )
 
 
+def test_of_several_arms_each_without_a_ratio_is_told_its_own_reason() -> None:
+    made = [arm(f"seed={n}", 100.0, workload={"seed": n}) for n in (0, 1, 2)]
+    it = comparison([made[0], Arm("seed=1", made[1].rounds[:1]), made[2]], "seed")
+    assert in_words.verdict(it).endswith(" No ratio is given for seed 1 (one pair, no spread: use --repeat 2 or more).")
+
+
 def test_energy_is_in_the_table_where_a_card_told_it() -> None:
     summary = Summary(examples_per_second=4000.0, examples_per_joule=64.0)
     it = comparison(arms([600.0], [0.0], (1, measured("g1", 4000.0, "gpu", summary=summary))), "device")
@@ -256,6 +263,17 @@ def test_figures_that_others_published_stand_only_beside_what_they_answer() -> N
         assert "published" not in of(workload, vary), (workload, vary)
 
 
+@pytest.mark.parametrize(("workload", "vary", "has"), [
+    ("cifar10", "device", True), ("cifar10", "batch", False), ("cifar10", "threads", False),
+    ("inference", "batch", True), ("fcn-s", "threads", True), ("fcn-s", "device", True), ("fcn-s", "batch", False),
+    ("none-such", "device", False),
+])  # fmt: skip
+def test_what_others_measured_stands_beside_a_comparison_that_asks_the_same(
+    workload: str, vary: str, has: bool
+) -> None:
+    assert (beside(workload, vary) is not None) is has
+
+
 def test_no_figure_of_a_training_stands_beside_batches_that_were_dropped() -> None:
     fed = {"start": {**START, "feed": "input"}, "workload": {"feed": "input"}}
     it = comparison([arm(name, 9e5, name, **fed) for name in ("cpu", "gpu")], "device")
@@ -268,6 +286,8 @@ def test_json_holds_in_json_and_has_what_was_promised() -> None:
     read = json.loads(json.dumps(it.as_json(), allow_nan=False))
     assert {"pairs", "ratio", "refused", "diagnosis", "arms", "published"} <= set(read)
     assert {"median", "min", "max"} <= set(read["ratio"])
+    assert (read["by"], read["spread"]) == ("examples_per_second", None)
+    assert comparison(arms([600.0], [4680.0])[:1], "device").as_json()["spread"] is None
     assert (read["ratio"]["told"], [ratio["told"] for ratio in read["ratios"]]) == (True, [True])
     assert comparison(arms([100.0] * 3, [100.1] * 3), "device").as_json()["ratio"]["told"] is False
     assert [pair["round"] for pair in read["pairs"]] == [1, 2, 3]

@@ -75,6 +75,7 @@ def test_a_ratio_of_tiny_runs_comes_with_a_doubt() -> None:
     it = of([own("cpu1", 0.96), own("cpu2", 0.77)], [own("gpu1", 0.64, 43.0), own("gpu2", 0.53, 43.0)])
     doubt = "Whole runs of a few seconds differ by start-up and chance: take longer ones. "
     assert in_words.verdict(it).startswith(doubt)
+    assert in_words.verdict(of(CPU, [own("gpu1", 0.64), own("gpu2", 0.53)])).startswith(doubt)
     assert not in_words.verdict(of(CPU, [own("gpu1", 40.0), own("gpu2", 44.0)])).startswith("Whole runs")
     fast = of([own("cpu1", 2.0, rate=100.0)], [own("gpu1", 2.0, 43.0, rate=200.0)])
     assert "few seconds" not in in_words.verdict(fast), "these report their speed"

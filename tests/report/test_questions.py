@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import combinations
 
 import pytest
 from hypothesis import given
@@ -64,6 +65,9 @@ def test_batches_that_lie_on_no_line_are_told_without_one() -> None:
 def test_the_fastest_batch_is_named_where_it_is_between() -> None:
     text = told("batch", of_batch(8), of_batch(32), of_batch(64, 0.02))
     assert text.endswith("The fastest is a batch of 32: 3.50 times (3.50..3.50) the work of batches of 64.")
+    for seconds in ((0.001, 0.02, 0.05), (0.01, 0.0199, 0.04)):  # the first is the fastest; the last is as fast as it
+        made = [of_batch(size, took) for size, took in zip((8, 32, 64), seconds, strict=True)]
+        assert "The fastest is" not in told("batch", *made)
 
 
 def test_of_one_round_no_answer_is_given() -> None:
@@ -95,6 +99,7 @@ def test_a_line_is_found_again_wherever_there_is_one(step: float, example: float
 
 @pytest.mark.parametrize(("seconds", "is_told"), [
     ((2.0, 3.0, 5.0), True),
+    ((2.0, 3.0 * (1 + TOLERANCE), 5.0), True),
     ((2.0, 3.0 * (1 + 3 * TOLERANCE), 5.0), False),
     ((2.0, 2.0, 2.0), False),  # an example costs nothing
     ((1.0, 2.0, 4.0), False),  # a step costs nothing
@@ -103,6 +108,11 @@ def test_a_line_that_would_tell_what_the_figures_do_not_is_none(seconds: tuple[f
     assert (fitted((1, 2, 4), [seconds, seconds]) is not None) is is_told
     assert fitted((1, 2, 4), [seconds]) is None
     assert fitted((1, 2), [seconds[:2]] * 3) is None
+
+
+def test_a_line_may_miss_a_batch_by_what_its_own_rounds_lie_apart() -> None:
+    assert fitted((1, 2, 4), [(2.0, 3.3, 5.0)] * 2) is None
+    assert fitted((1, 2, 4), [(2.0, 3.0, 5.0), (2.0, 3.6, 5.0)])
 
 
 # -- feed -----------------------------------------------------------------------------------------------------------
@@ -172,6 +182,17 @@ def test_where_holding_the_data_buys_nothing_that_is_said() -> None:
     )
 
 
+def test_an_arm_without_figures_takes_only_the_sentences_that_need_it() -> None:
+    feeds = [rate(one, 100.0 + 20 * at) for at, one in enumerate(("input", "plain", "ahead", "resident", "constant"))]
+    taught = [*teacher(ahead=0.0306), arm("together", 0.06), arm("kept", 0.033)]
+    for vary, arms in (("feed", feeds), ("teacher", taught)):
+        plain = [one for one in arms if one.value != "ahead"]  # in whose place it stands beside the pipeline
+        whole = {answer.text for every in (arms, plain) for answer in answers(vary, CIFAR10, every)}
+        for number in range(len(arms)):
+            for left in combinations(arms, number):
+                assert {answer.text for answer in answers(vary, CIFAR10, left)} <= whole
+
+
 # -- teacher --------------------------------------------------------------------------------------------------------
 
 
@@ -228,6 +249,8 @@ def test_the_fastest_number_of_threads_is_named_and_that_more_than_the_physical_
         "Fastest with 4 threads: 3.00 times (3.00..3.00) the work of 1 thread. 8 threads do 0.50 times (0.50..0.50) "
         "the work of 4: more threads than the 4 physical cores hurt."
     )
+    filled = [replace(one, cores=8) for one in arms]
+    assert told("threads", *filled).endswith("8 threads do 0.50 times (0.50..0.50) the work of 4.")
     faster_beyond = [rate(str(n), speed, cores=4) for n, speed in ((4, 100.0), (8, 130.0), (16, 110.0))]
     assert told("threads", *faster_beyond).endswith("16 threads do 0.85 times (0.85..0.85) the work of 8.")
     unknown = [replace(one, cores=None) for one in arms]
@@ -266,6 +289,10 @@ def test_cards_are_told_by_what_each_of_them_still_does() -> None:
         "Strong scaling: 4 GPUs do 300.0 (294.1..306.1) examples/s, 3.00 times (3.00..3.00) the work of 1 GPU, an "
         "efficiency of 75 % (75..75)."
     )
+    assert told("gpus", rate("2", 100.0), rate("4", 150.0)).endswith(
+        "the work of 2 GPUs, an efficiency of 75 % (75..75)."
+    )
+    assert told("gpus", rate("all", 300.0), rate("1", 100.0)) == "", "how many were all is not known"
 
 
 def test_cards_between_which_no_difference_can_be_told_are_said_to_have_none() -> None:
@@ -286,6 +313,8 @@ def test_the_batch_is_told_as_that_of_all_or_of_each_replica() -> None:
         "1.90 times (1.90..1.90) the work of 1 node, an efficiency of 95 % (95..95)."
     )
     assert told("nodes", one, two, scaling="strong").startswith("Strong scaling, a batch of 256 in all: 2 nodes do ")
+    unknown = replace(one, replicas=None)
+    assert told("nodes", unknown, two, scaling="weak").startswith("Weak scaling: 2 nodes do ")
 
 
 def test_what_of_a_step_nodes_do_not_share_is_told_where_a_line_shows_it() -> None:

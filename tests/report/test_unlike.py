@@ -32,6 +32,7 @@ SPEC = {"workload": {**WORKLOAD, "device": "gpu"}, "mounts": ["/a:/b:ro"], "envi
     ("environment", {"spec": {**SPEC, "environment": {"LR": "2"}}}),
     ("gpus", {"gpus": ("GPU-2",)}),
     ("engine", {"engine": "local"}),
+    ("packages", {"packages": ("einops>=1",)}),
     ("gpu_way", {"gpu_way": "cdi"}),
     ("driver", {"machine": replace(MACHINE, driver="535.1")}),
     ("machine", {"machine": replace(MACHINE, hostname="other")}),
@@ -125,6 +126,14 @@ def test_devices_that_are_no_names_are_no_hardware(devices: Any) -> None:
     silent = replace(first.run, summary=replace(first.run.summary, gpus=()))
     it = comparison([Arm("a", (MeasuredRun(silent, {**first.start, "devices": devices}), *others))], "nodes")
     assert refused(it) == []
+
+
+def test_where_no_card_was_sampled_the_devices_that_the_trainer_told_are_the_hardware() -> None:
+    runs = [on_slurm(f"a{n}", 100.0, 1, card="") for n in (1, 2)]
+    named = [
+        replace(one, start={**one.start, "devices": [kind]}) for one, kind in zip(runs, ("Xeon", "EPYC"), strict=True)
+    ]
+    assert refused(comparison([Arm("a", tuple(named))], "nodes")) == ["hardware"]
 
 
 CPU, GPU = {**START, "precision": "float32"}, {**START, "precision": "tf32"}
@@ -232,6 +241,8 @@ def test_of_arms_that_have_no_end_for_the_same_reason_each_has_its_own_status() 
     it = comparison([slow, fast], "device")
     assert [one.values for one in it.refused] == [{"cpu, round 1": "running"}, {"gpu, round 1": "failed"}]
     assert "No ratio is given (cpu is still running; gpu failed)" in in_words.verdict(it)
+    waiting = Arm("cpu", (measured("c1", 600.0, status="running", reason="Priority"),), "cpu")
+    assert "No ratio is given (cpu is waiting: Priority; " in in_words.verdict(comparison([waiting, fast], "device"))
 
 
 def test_more_rounds_are_advised_only_where_none_was_refused() -> None:

@@ -36,8 +36,8 @@ class Figures:
 
     @property
     def rate(self) -> float:
-        """The median over the rounds, 0 if there are none."""
-        return median(self.rates.values()) if self.rates else 0.0
+        """The median over the rounds, of which there is at least one."""
+        return median(self.rates.values())
 
     @property
     def whole(self) -> Spread | None:

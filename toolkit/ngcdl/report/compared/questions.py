@@ -53,7 +53,7 @@ def _batch(arms: Sequence[Figures], whole: str = "An epoch") -> Iterator[str]:
     arms = sorted(arms, key=lambda arm: arm.number)
     if len(arms) < 2:
         return
-    rounds = sorted(set.intersection(*(set(arm.seconds) for arm in arms)))
+    rounds = set.intersection(*(set(arm.seconds) for arm in arms))
     line = fitted([arm.number for arm in arms], [[arm.seconds[at] for arm in arms] for at in rounds])
     if line:
         yield (

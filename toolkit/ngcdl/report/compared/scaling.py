@@ -55,7 +55,7 @@ def _kept_cost(arms: Sequence[Figures], unit: str) -> Iterator[str]:
     """Report the part of a step that does not shrink as more units share it, if a line through three or more arms
     fits."""
     arms = sorted(arms, key=lambda arm: -arm.number)
-    rounds = sorted(set.intersection(*(set(arm.seconds) for arm in arms)))
+    rounds = set.intersection(*(set(arm.seconds) for arm in arms))
     line = fitted([1 / arm.number for arm in arms], [[arm.seconds[at] for arm in arms] for at in rounds])
     if line:
         yield (
