@@ -89,15 +89,32 @@ def test_an_end_is_recorded_alike_by_whoever_saw_it_and_whoever_finds_it(
 
 
 def test_a_stop_that_was_typed_is_the_reason_alike(store: Store, engine: FakeEngine) -> None:
-    for ended in (Exit(143, False, DOCKER_STOP), Exit(None, None, GONE)):
+    for ended in (Exit(143, False, DOCKER_STOP), Exit(1, False), Exit(None, None, GONE)):
         run = found(Store(store.root / str(ended.code)), engine, ended, START, STEP, notes=(STOPPED,))
         assert (run.status, run.exit_code, run.reason) == ("interrupted", ended.code, "stopped by ngcdl stop")
+    late = found(Store(store.root / "late"), engine, Exit(0, False), START, STEP, FINISH, notes=(STOPPED,))
+    assert (late.status, late.exit_code, late.reason) == ("finished", 0, None)
 
 
-def test_where_nothing_tells_the_end_a_full_disk_may_have_been_the_reason_as_well() -> None:
-    run = closed_by_events(Run("x", "running", 1.0, owner=DEAD), Told())
-    assert (run.status, run.exit_code) == ("lost", None)
-    assert (run.reason or "").startswith("ngcdl was killed, or could not write the record, and nothing is left")
+KILLED = "ngcdl was killed, or could not write the record"
+LEFT = "and nothing is left that could tell how the run ended"
+
+
+@pytest.mark.parametrize(("known", "event", "expected"), [
+    ({"owner": DEAD}, None, ("lost", f"{KILLED}, {LEFT}")),  # a full disk may have been the reason as well
+    ({}, None, ("lost", f"it was killed, {LEFT}")),
+    ({"owner": DEAD}, FINISH, ("finished", f"{KILLED}; the trainer reports that it finished")),
+    ({"owner": DEAD}, NAN, ("failed", "nan: loss is NaN")),
+    ({"owner": DEAD, "reason": "waits"}, None, ("interrupted", "ngcdl was killed while the run waited for its GPUs")),
+    ({"owner": DEAD, "reason": "waits"}, STEP, ("lost", f"{KILLED}, {LEFT}")),
+    ({"notes": (STOPPED,)}, SAVED, ("interrupted", "stopped by ngcdl stop")),
+    ({"notes": (STOPPED,)}, NAN, ("failed", "nan: loss is NaN")),
+])  # fmt: skip
+def test_where_nobody_is_left_to_ask_the_events_tell_the_end(
+    known: dict[str, Any], event: dict[str, Any] | None, expected: tuple[str, str]
+) -> None:
+    run = closed_by_events(Run("x", "running", 1.0, **known), Told([event] if event else []))
+    assert (run.status, run.reason, run.exit_code) == (*expected, None)
 
 
 def test_a_training_that_saw_no_gpu_has_the_same_code_and_reason_alike(store: Store, engine: FakeEngine) -> None:
@@ -109,10 +126,12 @@ def test_a_training_that_saw_no_gpu_has_the_same_code_and_reason_alike(store: St
     assert (later.status, later.exit_code, later.reason) == ("failed", 125, caught.value.message)
 
 
-def test_a_sigterm_that_ngcdl_did_not_send_came_from_outside(store: Store) -> None:
+def test_a_sigterm_that_ngcdl_did_not_send_came_from_outside(store: Store, engine: FakeEngine) -> None:
     """The trainer saves a checkpoint and exits with 143; for a process of this host nothing else is known."""
     run, _ = follow(store, FakeJob(exit=Exit(143, False)), START, STEP, SAVED)
     assert (run.status, run.exit_code, run.reason) == ("interrupted", 143, "stopped by SIGTERM from outside")
+    later = found(store, engine, Exit(143, False), START, STEP, SAVED)
+    assert later.reason == "interrupted: told to stop", "its own ngcdl, which was killed, may have sent it"
 
 
 def test_a_command_that_ctrl_c_on_its_own_terminal_ended_was_interrupted(store: Store) -> None:
