@@ -18,7 +18,7 @@ import pytest
 from house import strace
 
 from ngcdl.errors import RecordBroken, StateNotWritable
-from ngcdl.folder import EVENTS, MOST_BYTES, RECORD, lines
+from ngcdl.folder import EVENTS, HOME, MOST_BYTES, RECORD, lines
 from ngcdl.record import STATUSES, Owner, Run
 from ngcdl.storing import vouched
 from ngcdl.storing.store import NameTaken, Store, delete
@@ -286,8 +286,12 @@ def test_a_record_that_would_fill_the_memory_is_broken_and_no_end(store: Store) 
 
 def test_a_run_that_is_set_aside_is_none_any_more_and_its_name_is_free(store: Store) -> None:
     for number in (1, 2):
-        store.create(RUN)
-        aside = store.set_aside(RUN.id, store.folder(RUN.id))
+        folder = store.create(RUN)
+        store.tell_stop(RUN.id)
+        delete(store.set_aside(RUN.id, folder / HOME))
+        assert (store.is_known(RUN), store.is_told_stop(RUN.id)) == (True, True), "only a part of it was set aside"
+        aside = store.set_aside(RUN.id, folder)
+        assert (store.is_known(RUN), store.is_told_stop(RUN.id)) == (False, False)
         assert (store.ids(), store.has(RUN.id), (aside / RECORD).exists()) == ([], False, True)
         assert len(store.left_over()) == number
     assert aside in store.left_over()
