@@ -80,6 +80,7 @@ def test_ids_begin_with_their_time_and_differ(store: Store, monkeypatch: pytest.
 
 
 def test_runs_of_one_second_keep_their_order_whatever_they_ran(store: Store) -> None:
-    for run_id in ("20261121-120000-zoo-001aaa", "20261121-120000-cifar10-002bbb", "20261121-115959-zoo-fffccc"):
-        store.create(Run(run_id, "running", 0.0))
-    assert [run_id[-6:] for run_id in store.ids()] == ["002bbb", "001aaa", "fffccc"]
+    made = ("120000-zoo-001aaa", "120000-cifar10-002bbb", "115959-zoo-800ccc", "115958-zoo-fffddd")
+    for name in made:
+        store.create(Run(f"20261121-{name}", "running", 0.0))
+    assert [run_id[-6:] for run_id in store.ids()] == ["002bbb", "001aaa", "800ccc", "fffddd"]
