@@ -76,6 +76,8 @@ def test_keys_of_a_later_version_are_ignored_and_missing_ones_are_unknown() -> N
         ({"exit_code": "0"}, "exit_code"),
         ({"finished": "later"}, "finished"),
         ({"notes": 5}, "wrong shape"),
+        ({"reason": {}}, "reason"),
+        ({"machine": {"cpu": {}}}, "cpu"),
         ({"owner": {}}, "wrong shape"),
         ({"machine": []}, "wrong shape"),
         ({"spec": "x"}, "spec"),

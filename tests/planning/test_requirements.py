@@ -32,6 +32,13 @@ def test_names_and_the_lines_of_files_are_one_list_without_doubles_or_comments(t
     )
 
 
+def test_a_list_without_a_usual_name_is_known_by_its_folder_and_a_package_is_no_file(tmp_path: Path) -> None:
+    (tmp_path / "deps").mkdir()
+    for name in ("deps/base", "tqdm"):
+        (tmp_path / name).write_text("einops\n")
+    assert listed(["deps/base", "tqdm"], tmp_path) == ("einops", "tqdm")
+
+
 def test_lines_are_read_as_pip_reads_them(tmp_path: Path) -> None:
     text = "\ufeff# C:\\libs\\\neinops\ntqdm==4.67.1\\\n    ; python_version > '3'\n  # \\\nscipy#1\n"
     (tmp_path / "r.txt").write_text(text)
@@ -104,6 +111,7 @@ def test_only_files_within_a_folder_are_read_if_one_is_given(tmp_path: Path) -> 
         ("r.txt", {"r.txt": "-c pins.txt"}, "no constraints file"),
         ("r.txt", {"r.txt": "-cpins.txt"}, "no constraints file"),
         ("x-1.0-py3-none-any.whl", {"x-1.0-py3-none-any.whl": ""}, "may change unnoticed"),
+        ("./x-1.tar.gz", {"x-1.tar.gz": ""}, "may change unnoticed"),
         ("numpy scipy", {}, "one package each"),
         ("pyproject.toml", {"pyproject.toml": "[project]"}, "must be a requirements file"),
     ],

@@ -67,6 +67,7 @@ def test_each_replica_must_have_an_example_and_two_where_there_is_batch_norm(
             validation.check_workload(replace(asked, batch=least - 1), nodes, cards)
         assert refused.value.hint.startswith(f"    ngcdl ... --batch {least}  # without")
         assert ("batch norm" in str(refused.value)) == (name != "cifar10")
+        assert ("examples in each." in str(refused.value)) == ("batch norm" in str(refused.value) and least > 2)
 
 
 def test_what_several_cannot_train_is_refused_on_several_machines() -> None:
