@@ -119,6 +119,7 @@ def test_any_text_is_a_reference_that_reads_back_or_a_usage_error(text: str) -> 
         ("count=2", GpuRequest("count", 2)),
         ("0,", GpuRequest("devices", devices=("0",))),
         ("0,2", GpuRequest("devices", devices=("0", "2"))),
+        ("10,21", GpuRequest("devices", devices=("10", "21"))),
         ("device=1", GpuRequest("devices", devices=("1",))),
         ('"device=0,2"', GpuRequest("devices", devices=("0", "2"))),
         ("'device=0,2'", GpuRequest("devices", devices=("0", "2"))),
@@ -153,8 +154,9 @@ def test_unquoted_devices_are_refused_with_the_form_meant() -> None:
     "text", [JETSON[:-1], "", ",", "x", "-2", "1.5", "0,0", "device=", "driver=nvidia", "all,capabilities=gpu"]
 )
 def test_other_gpu_requests_are_refused(text: str) -> None:
-    with pytest.raises(BadGpuRequest):
+    with pytest.raises(BadGpuRequest) as caught:
         GpuRequest.parse(text)
+    assert ("NVIDIA_DRIVER_CAPABILITIES" in caught.value.hint) == (text in ("driver=nvidia", "all,capabilities=gpu"))
 
 
 def test_everything_but_auto_and_none_is_a_demand() -> None:
@@ -231,7 +233,21 @@ def test_a_port_is_read_as_docker_s_p_and_reads_back(text: str, port: Port) -> N
 
 
 @pytest.mark.parametrize(
-    "text", ["", "x", "0", "65536", "1:2:3", "[]:1:1", "[here]:1:1", "1.2.3:1:1", "1:1/sctp", "1-2:1-2"]
+    "text",
+    [
+        "",
+        "x",
+        "0",
+        "65536",
+        "65536:80",
+        "80:65536",
+        "1:2:3",
+        "[]:1:1",
+        "[here]:1:1",
+        "1.2.3:1:1",
+        "1:1/sctp",
+        "1-2:1-2",
+    ],
 )
 def test_other_ports_are_refused(text: str) -> None:
     with pytest.raises(BadOption, match="-p"):

@@ -107,7 +107,7 @@ def _is_address(text: str | None) -> bool:
 def parse_bytes(text: str, option: str) -> int:
     """Parse 1g, 512m, 64k or a number of bytes, in Docker's powers of 1024. Raise BadOption, which names `option`."""
     match = re.fullmatch(r"([0-9]{1,18}(?:\.[0-9]{1,9})?)\s*([kmgt]?)(?:i?b)?", text.strip().lower())
-    number = int(float(match[1]) * 1024 ** " kmgt".index(match[2] or " ")) if match else 0
+    number = int(float(match[1]) * 1024 ** " kmgt".index(match[2])) if match else 0
     if number < 1:
         raise BadOption(f"{option}{text}: must be a size such as 1g or 512m, or a number of bytes.")
     return number
