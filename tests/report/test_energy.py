@@ -40,6 +40,7 @@ def test_the_time_between_two_attempts_is_neither_counted_nor_a_gap() -> None:
     first, second = columns([0.0, 1.0], [5.0, 10.0]), columns([0.0, 1.0, 3.0], [90.0, None, 105.0])
     assert energy.used([first, second], []) == Energy(20, COUNTER, 4, 0)
     assert energy.used([], [first, second]) == Energy(7.5, INTEGRATED, 1, 3)
+    assert energy.used([], [columns([], []), first, second]) == Energy(7.5, INTEGRATED, 1, 3), "it came with the second"
 
 
 def test_a_long_pause_is_left_out_of_a_counter_too() -> None:
@@ -56,6 +57,10 @@ def test_power_that_was_not_read_is_left_out_and_how_long_it_was_is_said() -> No
 
 def test_a_time_without_samples_is_no_time_of_the_power_before_it() -> None:
     assert used([(0, 100, None), (1, 100, None), (2, 100, None), (12, 300, None)]) == Energy(200, INTEGRATED, 2, 10)
+
+
+def test_samples_of_the_same_moment_do_not_say_how_far_apart_they_usually_are() -> None:
+    assert used([(0, 100, None)] * 4 + [(1, 100, None), (2, 100, None)]) == Energy(200, INTEGRATED, 2, 0)
 
 
 def test_one_sample_that_is_missing_is_bridged() -> None:

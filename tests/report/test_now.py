@@ -15,7 +15,9 @@ SAMPLE: dict[str, Any] = {"t": 99.0, "host_cpu_percent": 95.0, "container_cpu_pe
 def test_the_last_step_and_the_last_sample_are_now() -> None:
     waiting = {**STEP, "step": 50, "seconds_per_batch": 0.1, "input_seconds_per_batch": 0.06}
     read = now(
-        [STEP, waiting, {"event": "epoch", "t": 96.0}], [{"t": 98.0}, {**SAMPLE, "gpus": [CARD, CARD | WORKED]}], 100.0
+        [STEP, waiting, {"event": "eval", "t": 96.0, "step": 55}],
+        [{"t": 98.0}, {**SAMPLE, "gpus": [CARD, CARD | WORKED]}],
+        100.0,
     )
     assert (read.step, read.step_t, read.loss, read.examples_per_second) == (50, 95.0, 2.5, 900.0)
     assert (read.waited_share, read.cores, read.host_cpu_percent, read.memory_bytes) == (0.6, 1.9, 95.0, 5)
@@ -28,6 +30,7 @@ def test_the_rest_takes_as_long_as_the_last_steps_did_pauses_included() -> None:
     assert now(steps, [], 110.0, steps=100).left_seconds == 120.0
     assert now(steps, [], 231.0, steps=100).left_seconds is None, "it is overdue"
     assert now(steps[:1], [], 90.0, steps=100).left_seconds is None
+    assert now([{**STEP, "t": None}, *steps], [], 90.0, steps=100).left_seconds is None
     assert now(steps, [], 90.0).left_seconds is None
     assert now(steps, [], 90.0, steps=29).left_seconds is None, "it went beyond them"
     assert now([*steps, {**STEP, "step": 31}, {"event": "start"}, steps[2]], [], 90.0, steps=100).left_seconds is None
@@ -36,7 +39,11 @@ def test_the_rest_takes_as_long_as_the_last_steps_did_pauses_included() -> None:
 def test_a_script_may_say_itself_how_many_steps_there_will_be() -> None:
     steps: list[dict[str, Any]] = [{**STEP, "step": at, "t": 80.0 + at, "steps": 50} for at in (10, 20)]
     read = now(steps, [], 100.0, steps=70)
-    assert (read.steps, read.left_seconds) == (50, 30.0)
+    assert (read.steps, read.percent, read.left_seconds) == (50, 40, 30.0)
+    shares = [
+        now([{**STEP, "step": at}], [], 100.0, steps=n).percent for at, n in ((0, 50), (51, 50), (1, 0), (1, None))
+    ]
+    assert shares == [0, None, None, None]
     assert now([{**STEP, "steps": "many"}], [], 100.0).steps is None
 
 
