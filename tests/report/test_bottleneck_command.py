@@ -134,4 +134,5 @@ def test_what_it_says_needs_no_option_of_a_training() -> None:
         assert "training" not in one.text
         for option in ("--batch", "--threads", "ngcdl compare"):
             assert option not in (one.advice or "")
+    assert "torch.compile" in (told[1].advice or "")
     assert told[-1].text == "It ran out of the GPU's memory."
