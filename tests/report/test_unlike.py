@@ -11,7 +11,7 @@ from made_arms import CARD, MACHINE, OLD_START, START, WORKLOAD, arm, arms, meas
 from ngcdl.record import GpuSummary, Image, Machine, Summary
 from ngcdl.report.compared import in_words
 from ngcdl.report.compared.comparison import ONE_PAIR, Arm, comparison
-from ngcdl.report.compared.unlike import BECAUSE_OF, MeasuredRun
+from ngcdl.report.compared.unlike import BECAUSE_OF, TOO_FEW_STEPS, MeasuredRun, written
 
 SPEC = {"workload": {**WORKLOAD, "device": "gpu"}, "mounts": ["/a:/b:ro"], "environment": {}}
 
@@ -136,6 +136,12 @@ def test_where_no_card_was_sampled_the_devices_that_the_trainer_told_are_the_har
     assert refused(comparison([Arm("a", tuple(named))], "nodes")) == ["hardware"]
 
 
+def test_on_one_host_the_kind_of_hardware_differs_with_the_device() -> None:
+    on_card = Summary(examples_per_second=4700.0, gpus=(GpuSummary(name="H100"),), shared_gpu=False)
+    gpu = arm("gpu", 4700.0, "gpu", summary=on_card)
+    assert refused(comparison([arm("cpu", 600.0, start={**START, "devices": ["Xeon"]}), gpu], "device")) == []
+
+
 CPU, GPU = {**START, "precision": "float32"}, {**START, "precision": "tf32"}
 
 
@@ -204,6 +210,7 @@ def test_a_shared_card_throttled_clocks_and_a_run_without_a_figure_are_refused(f
     assert refused(it) == [field]
     assert it.why_no_ratio() == ONE_PAIR
     assert ("(gpu, round 1: hw_thermal_slowdown=0.1)" in text(it)) == (field == "throttled_share")
+    assert (it.refused[0].why == TOO_FEW_STEPS) == (field == "examples_per_second")
 
 
 @pytest.mark.parametrize("summary", [
@@ -233,6 +240,11 @@ def test_a_run_that_trained_nothing_has_no_speed_and_is_not_said_to_have_had_too
     command = measured("g1", None, "gpu", spec={"image": "t:1", "command": ["true"]}, start={})
     it = comparison(arms([600.0] * 2, [4680.0] * 2, (1, command)), "device")
     assert [one.why for one in it.refused if one.field == "examples_per_second"] == ["no training, so no speed"]
+
+
+def test_values_are_written_as_readers_would() -> None:
+    values = (True, False, None, (), ["a", 1], {"LR": 2, "X": None})
+    assert [*map(written, values)] == ["yes", "no", "n/a", "none", "a, 1", "LR=2, X=n/a"]
 
 
 def test_of_arms_that_have_no_end_for_the_same_reason_each_has_its_own_status() -> None:
