@@ -259,6 +259,7 @@ def test_figures_that_others_published_stand_only_beside_what_they_answer() -> N
 
     assert "published: cross-validation, batch 8: about 35 min on GeForce GTX 760 2 GB" in of("batch-sweep", "batch")
     assert "published: 222 frames: 40 to 50 s on Core i7 2.8 GHz" in of("inference", "batch")
+    assert "published: times as fast: 5.3 to 6.7 on Titan X" in of("inference", "batch")
     for workload, vary in (("cifar10", "batch"), ("cifar10", "threads"), ("fcn-s", "threads"), ("batch-sweep", "seed")):
         assert "published" not in of(workload, vary), (workload, vary)
 

@@ -65,6 +65,8 @@ def test_batches_that_lie_on_no_line_are_told_without_one() -> None:
 def test_the_fastest_batch_is_named_where_it_is_between() -> None:
     text = told("batch", of_batch(8), of_batch(32), of_batch(64, 0.02))
     assert text.endswith("The fastest is a batch of 32: 3.50 times (3.50..3.50) the work of batches of 64.")
+    text = told("batch", of_batch(8, 0.01), of_batch(32, 0.02), of_batch(64, 0.08))
+    assert text.startswith("No measurable difference between batches of 8 and of 64: 1.00 times (1.00..1.00). The fast")
     for seconds in ((0.001, 0.02, 0.05), (0.01, 0.0199, 0.04)):  # the first is the fastest; the last is as fast as it
         made = [of_batch(size, took) for size, took in zip((8, 32, 64), seconds, strict=True)]
         assert "The fastest is" not in told("batch", *made)

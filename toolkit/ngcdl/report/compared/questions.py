@@ -65,7 +65,7 @@ def _batch(arms: Sequence[Figures], whole: str = "An epoch") -> Iterator[str]:
         yield _wholes(arms[0], arms[-1], ratio, whole)
     best = max(arms, key=lambda arm: arm.rate)
     more = faster(best, arms[-1])
-    if best is not arms[-1] and best is not arms[0] and more and more.is_told:
+    if best is not arms[0] and more and more.is_told:
         fastest = f"The fastest is a batch of {best.value}{_tied(best, arms)}"
         yield f"{fastest}: {times(more)} the work of batches of {arms[-1].value}."
 
