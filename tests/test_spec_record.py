@@ -188,6 +188,8 @@ def test_what_such_a_name_shows_is_a_small_number_or_a_switch(before: str, part:
         (("sh", "-c", f"t hf_{LONG} -c 'AccountKey={LONG}==;x'"), ("sh", "-c", "t *** -c 'AccountKey=***;x'")),
         (("git", "clone", "https://me:hush@host/x"), ("git", "clone", "https://me:***@host/x")),
         (("pip", "--index-url", "https://hushhush:@host/x"), ("pip", "--index-url", "https://***:@host/x")),
+        (("git", "clone", f"https://{LONG}@host/x"), ("git", "clone", "https://***@host/x")),
+        (("sh", "-c", "python t.py --api-key abc"), ("sh", "-c", "python t.py --api-key ***")),
         (("x", "--proxy=http://me:$hush@h:1", "y"), ("x", "--proxy=http://me:***@h:1", "y")),
         (("env", "GH_PAT=hush", "FILE_PATH=x"), ("env", "GH_PAT=***", "FILE_PATH=x")),
         (

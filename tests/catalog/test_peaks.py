@@ -40,6 +40,18 @@ def test_a_card_is_found_by_what_nvml_calls_it(name: str, precision: str, tflops
 
 
 @pytest.mark.parametrize(
+    ("name", "precision", "boost_mhz"),
+    [("H100", "float32", 1980), ("H100", "tf32", 1830), ("H100", "float16", 1830), ("GTX 1080", "float16", 1733)],
+)
+def test_a_peak_stands_with_the_clock_of_the_cores_that_compute_in_that_precision(
+    name: str, precision: str, boost_mhz: float
+) -> None:
+    found = peak(name, precision)
+    assert found is not None
+    assert found.boost_mhz == boost_mhz
+
+
+@pytest.mark.parametrize(
     "name",
     [
         "NVIDIA GeForce RTX 3080 Laptop GPU",
@@ -72,6 +84,7 @@ def test_operations_of_a_core_and_clock_are_a_power_of_two() -> None:
     for row in rows("peaks"):
         fp32, tf32, half = (float(row[f"{name}_tflops"] or "nan") for name in ("fp32", "tf32", "half"))
         assert not half < fp32, row
+        assert not row["tensor_mhz"] or (row["tf32_tflops"] and row["half_tflops"]), row
         assert not tf32 < fp32 * 0.99, row
         if row["half_tflops"] and row["card"] != "A10G":  # its figures are AWS's
             clock = float(row["tensor_mhz"] or row["boost_mhz"])

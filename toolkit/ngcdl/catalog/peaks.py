@@ -44,7 +44,7 @@ def peak(name: str, precision: str) -> Peak | None:
         if normal(row["card"]) == normal(name):
             column = {"float32": "fp32_tflops", "tf32": "tf32_tflops"}.get(precision, "half_tflops")
             tflops = float(row[column] or row["fp32_tflops"])
-            clock = (row[column] and column != "fp32_tflops" and row["tensor_mhz"]) or row["boost_mhz"]
+            clock = (column != "fp32_tflops" and row["tensor_mhz"]) or row["boost_mhz"]
             return Peak(float(clock), tflops * 1e12, address(row["source"]), is_recalled(row))
     return None
 
