@@ -99,6 +99,8 @@ def test_the_first_framework_with_kernels_for_these_cards_is_taken() -> None:
     assert words == f"pytorch: {found.tag}, the newest known to run here; no tensorflow fits as well"
     old = replace(thor, driver="470.82.01")
     assert meant.chosen(both, old)[0].framework == "tensorflow", "neither has kernels for it"
+    later = replace(HOPPER, driver="999.10", gpus=(Gpu("99.0", "a later card"),))
+    assert meant.chosen(both, later)[1] == "tensorflow: 25.02-tf2-py3, the newest known to run here", "by their PTX"
 
 
 def test_an_orin_with_jetpack_6_gets_the_newest_image_that_is_made_for_a_jetson() -> None:

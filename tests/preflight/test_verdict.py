@@ -70,6 +70,7 @@ def test_a_requirement_that_is_not_met_is_a_caution_that_names_the_hook_and_the_
         "cuda 12.2, driver 535.104.05, arch 7.5, brand tesla",
         "cuda>=12.8",
     )
+    assert verdict.reasons[0].text.startswith("NVIDIA_REQUIRE_CUDA (cuda>=12.8) is not met: ")
     assert "NVIDIA_DISABLE_REQUIRE=1" in verdict.reasons[0].text
     assert "pyxis" in verdict.reasons[0].text
 

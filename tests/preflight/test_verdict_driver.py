@@ -22,14 +22,17 @@ def test_a_patch_level_below_is_native_and_said_to_be_below() -> None:
 
 def test_a_patch_level_below_may_be_too_old_for_geforce_where_the_toolkit_takes_the_image_s_libraries() -> None:
     cuda, below = replace(IMAGE, framework=None), replace(HOST, driver="535.54.03")
-    for image, card, is_told in ((cuda, RTX_2080, True), (cuda, T4, False), (IMAGE, RTX_2080, False)):
+    bare = replace(cuda, compat_brands=())  # it has no such libraries
+    for image, card, is_told in (
+        (cuda, RTX_2080, True), (cuda, T4, False), (bare, RTX_2080, False), (IMAGE, RTX_2080, False),
+    ):  # fmt: skip
         verdict = judge_host(image, replace(below, gpus=(card,)))
         assert (verdict.mode, "error 804, the container toolkit" in verdict.reasons[0].text) == ("native", is_told)
 
 
 def test_geforce_is_refused_where_a_data_centre_card_gets_forward_compatibility() -> None:
     tesla, geforce = judge_host(IMAGE, ON_470), judge_host(IMAGE, replace(ON_470, gpus=(RTX_2080,)))
-    assert (tesla.verdict, tesla.mode) == ("runs", "forward")
+    assert (tesla.verdict, tesla.mode, tesla.reasons[0].needed) == ("runs", "forward", "470")
     assert (geforce.verdict, geforce.mode, geforce.reasons[0].rule) == ("no", None, "driver")
     assert "804" in geforce.reasons[0].text
     assert "804" not in judge_host(IMAGE, replace(HOST, driver="460.32.03")).reasons[0].text
@@ -43,7 +46,9 @@ def test_a_refused_driver_is_answered_with_the_least_that_would_do_for_this_card
     gpu: Gpu, driver: str, least: str
 ) -> None:
     verdict = judge_host(IMAGE, HostFacts(driver=driver, gpus=(gpu,)))
-    assert verdict.reasons[0].needed == least
+    assert (verdict.reasons[0].needed, verdict.reasons[0].recalled) == (least, False)
+    said = least if "." in least else f"one of branch {least}"
+    assert verdict.reasons[0].text.startswith(f"driver {driver} is too old for CUDA 12.2.2.009: {said} would do")
     enough = f"{least}.99" if "." not in least else least
     assert judge_host(IMAGE, HostFacts(driver=enough, gpus=(gpu,))).verdict == "runs"
 
@@ -52,6 +57,7 @@ def test_minor_version_compatibility_says_what_fails_under_it() -> None:
     verdict = judge_host(IMAGE, replace(HOST, driver="530.30.02", gpus=(RTX_2080,)))
     assert (verdict.verdict, verdict.mode, verdict.reasons[0].needed) == ("runs", "minor", "525.60.13")
     assert "PTX" in verdict.reasons[0].text
+    assert verdict.reasons[0].text.startswith("driver 530.30.02 runs CUDA 12.2.2.009 by minor-version compatibility")
 
 
 def test_a_brand_that_is_unknown_leaves_open_what_only_the_brand_decides() -> None:

@@ -74,7 +74,8 @@ def _candidates(like_tag: str | None, tags: Sequence[str]) -> list[str]:
     """Order the tags to try. A newer release comes before the requested variant: TensorFlow 1, say, ended long ago."""
     like = _suffix(like_tag or "")
     is_old = like_tag is not None and like is not None and _release(like_tag) < _FIRST_WITH_TF
-    wanted_tf, wanted_py = _variant("tf", like) or ("1" if is_old else "2"), _variant("py", like) or "3"
+    # where nothing is wanted, the order of `ordered` stays: Python 3 and TensorFlow 2 first
+    wanted_tf, wanted_py = _variant("tf", like) or ("1" if is_old else None), _variant("py", like)
     fitting = [(tag, suffix) for tag in ordered(tags) if _is_candidate(suffix := _suffix(tag), like)]
 
     def preference(one: tuple[str, str | None]) -> tuple[int, int, bool, bool, bool]:
