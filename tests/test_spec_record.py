@@ -370,6 +370,16 @@ def test_a_record_that_says_what_nobody_can_have_typed_is_refused(odd: dict[str,
         RunSpec.from_json({**FULL.as_json(), **odd})
 
 
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [("10", "10m"), ("10:30", "630s"), ("1:00:00", "60m"), ("1-2", "1560m"), ("1-2:30", "1590m"), ("soon", "30m")],
+)
+def test_where_no_cluster_is_a_time_is_told_as_timeout_takes_it(limit: str, said: str) -> None:
+    with pytest.raises(BadOption) as told:
+        Placement(time_limit=limit).check("docker")
+    assert f"    timeout {said} ngcdl ...  # without --time TIME" in told.value.hint
+
+
 @pytest.mark.parametrize("time", ["30", "30:00", "1:00:00", "2-12", "2-12:30", "2-12:30:00"])
 def test_slurm_s_ways_to_write_a_time_are_taken(time: str) -> None:
     Placement(time_limit=time, nodes=8, qos="high", account="a@b").check("slurm")
