@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from dataclasses import replace
 from types import SimpleNamespace
@@ -19,7 +20,7 @@ from ngcdl.folder import EVENTS
 from ngcdl.record import Run
 from ngcdl.report.measured.told import Told
 from ngcdl.running import launch
-from ngcdl.running.ending import STOPPED, closed_by_events
+from ngcdl.running.ending import STOPPED, before_start, closed_by_events
 from ngcdl.running.owner import this_process
 from ngcdl.spec import KINDS, Kind
 from ngcdl.storing.store import Store
@@ -115,6 +116,18 @@ def test_where_nobody_is_left_to_ask_the_events_tell_the_end(
 ) -> None:
     run = closed_by_events(Run("x", "running", 1.0, **known), Told([event] if event else []))
     assert (run.status, run.reason, run.exit_code) == (*expected, None)
+
+
+def test_only_a_sigterm_to_the_run_s_owner_is_what_ngcdl_stop_sends() -> None:
+    asked = Run("x", "running", 1.0, owner=DEAD, notes=(STOPPED,))
+    for run, number, who in (
+        (asked, signal.SIGTERM, "ngcdl stop"), (asked, signal.SIGINT, "SIGINT"),
+        (replace(asked, owner=None), signal.SIGTERM, "SIGTERM"), (replace(asked, notes=()), signal.SIGTERM, "SIGTERM"),
+    ):  # fmt: skip
+        ended = before_start(run, number)
+        assert (ended.status, ended.exit_code, ended.reason) == (
+            "interrupted", 128 + number, f"stopped by {who} before it had started"
+        )  # fmt: skip
 
 
 def test_a_training_that_saw_no_gpu_has_the_same_code_and_reason_alike(store: Store, engine: FakeEngine) -> None:
