@@ -124,7 +124,8 @@ def test_processes_whose_memory_can_t_be_read_have_an_unknown_sum(shares: Callab
     assert _Shares(Clock()).read([1, 2]) == 30 << 10
     assert _Shares(Clock()).read([1, 2, 3]) == 30 << 10, "3 has ended meanwhile"
     (tmp_path / "3").mkdir()
-    assert _Shares(Clock()).read([1, 2, 3]) is None, "and not what was read of the others"
+    for family in ([1, 2, 3], [3, 2, 1]):
+        assert _Shares(Clock()).read(family) is None, "and not what was read of the others"
 
 
 def test_much_memory_is_looked_at_little_by_little(
@@ -177,6 +178,18 @@ def test_what_befell_others_in_the_same_control_group_is_not_a_process_s_own(
     used = known(ProcessMeter(os.getpid()))
     assert used.memory_bytes
     assert (used.memory_limit_bytes, used.memory_pressure_percent, used.memory_oom_kills) == (4000, None, None)
+
+
+def test_a_process_that_ends_while_it_is_read_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "memory.max").write_text("4000\n")
+    monkeypatch.setattr(container, "folders", lambda _: {"": tmp_path})
+    mine = ProcessMeter(os.getpid())
+
+    def gone(process: psutil.Process) -> None:
+        raise psutil.NoSuchProcess(process.pid)
+
+    monkeypatch.setattr(psutil.Process, "oneshot", gone)
+    assert mine.read() == Usage()
 
 
 def test_a_process_that_is_gone_is_unknown() -> None:

@@ -52,7 +52,7 @@ def differs(least: float, most: float, rounds: int) -> bool:
 def by_round(make: Callable[..., float], *series: Mapping[int, float]) -> Spread | None:
     """Combine the values of each round that is in all `series`; None for fewer than two rounds: no spread."""
     shared = set.intersection(*(set(one) for one in series))
-    values = [make(*(one[at] for one in series)) for at in sorted(shared)]
+    values = [make(*(one[at] for one in series)) for at in shared]
     return Spread.of(values) if len(values) > 1 else None
 
 
