@@ -178,6 +178,40 @@ def test_a_terminal_gets_bars_and_no_titles(house: House) -> None:
 STEP = b"2018-02-16 18:21:30.123456: step %d, loss = 3.72 (592.6 examples/sec; 0.216 sec/batch)\n"
 
 
+@pytest.mark.parametrize(("written", "gap"), [
+    (b"50%|##", b"\n"), (b"50%\x1b[0m", b"\n"), (b"\x1b[1mdone\n\x1b[0m", b""), (b"", b""),
+])  # fmt: skip
+def test_a_message_does_not_go_on_in_the_line_of_a_progress_bar(
+    monkeypatch: pytest.MonkeyPatch, written: bytes, gap: bytes
+) -> None:
+    terminal = on_terminal(monkeypatch, 80)
+    monkeypatch.setattr("sys.stdout", terminal)
+    screen = Screen()
+    screen.chunk(Chunk("stdout", written))
+    screen.say("one")
+    screen.say("two")
+    assert terminal.kept.getvalue() == written + gap + b"ngcdl: one\nngcdl: two\n"
+
+
+def test_a_message_into_a_file_has_nothing_before_it(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdout", Terminal())
+    screen = Screen()
+    screen.chunk(Chunk("stdout", b"50%|##"))
+    screen.say("one")
+    assert capfd.readouterr().err == "ngcdl: one\n"
+
+
+def test_what_a_pull_says_is_indented_where_it_is_folded(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = on_terminal(monkeypatch, 80)
+    screen = Screen()
+    screen.pull(PullEvent("aaa", "Downloading", 512, 1024))
+    screen.pull(PullEvent(None, f"Digest: sha256:{'0123456789abcdef' * 4}"))
+    screen.quiet()
+    assert b"ngcdl: Digest:\n  sha256:0123456789abcdef" in terminal.kept.getvalue().replace(b"\x1b[2K", b"")
+
+
 @pytest.mark.parametrize(("chunks", "seen"), [
     ((b"a\x1b]52;c;d2h", b"vYW1p\x07b"), b"ab"),
     ((b"a\x1b", b"]0;title\x1b", b"\\b\x1bPq\x1b[1m", b"c"), b"ab\x1b[1mc"),

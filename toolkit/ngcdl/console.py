@@ -40,6 +40,11 @@ def say(text: str) -> None:
     _write(sys.stderr, wrapped(f"ngcdl: {typable(plain(text))}", sys.stderr) + "\n")
 
 
+def end_line() -> None:
+    """End a line on stderr that a run has begun, so that a message gets one of its own."""
+    _write(sys.stderr, "\n")
+
+
 def wrapped(text: str, stream: Any, indent: int = 2, lead: str = "") -> str:
     """Wrap `text` if `stream` is a terminal, with continuation lines indented; lines with commands stay whole. `lead`
     stands before the text, and does not make a command of it."""

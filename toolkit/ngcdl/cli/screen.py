@@ -28,6 +28,7 @@ _EIGHT_BIT = re.compile(rb"\xc2([\x90\x98\x9c-\x9f])")
 _APART = re.compile(rb"\x1b[\x00-\x1f\x7f]+")
 _UNWANTED = re.compile(rb"\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\|(?=\x1b[^\\]))")
 _UNFINISHED = re.compile(rb"(?=[\x1b\xc2])(?:\x1b(?:[\]PX^_][^\x07\x1b]*\x1b?)?)?\xc2?\Z")
+_CURSOR_AT_END = re.compile(rb"(?:\x1b\[[\d;?]*[A-Za-z])+\Z")  # colours and cursor movements
 _LONGEST = 4096  # bytes of an unfinished control string, or of a training's line, to hold back; more count as text
 # What TensorFlow prints before a training at any log level. It stays in log.txt.
 CHATTER = re.compile(rb"WARNING: All log messages before absl::InitializeLog|I0000 |\d{4}-\d\d-\d\d [\d:.]+: I ")
@@ -60,6 +61,7 @@ class Screen:
         self._passed_over = b""  # the last step's line, if it was not drawn
         self._last_step = -STEP_SECONDS
         self._unread: list[TextIO] = []  # the reader of these streams has gone
+        self._is_within_line = False  # on a terminal: the run's last line has no end, as a progress bar's has none
         self._progress: Progress | None = None
         self._tasks: dict[str, TaskID] = {}
         self._layers: dict[str, tuple[int, int | None]] = {}
@@ -82,9 +84,13 @@ class Screen:
 
             text = written_out(text, sys.argv[1:])
         if self._progress:
-            self._progress.console.print(f"ngcdl: {typable(plain(text))}", markup=False, highlight=False)
-        else:
-            console.say(text)
+            told = console.wrapped(f"ngcdl: {typable(plain(text))}", sys.stderr)
+            self._progress.console.print(told, markup=False, highlight=False, soft_wrap=True)
+            return
+        if self._is_within_line and console.columns(sys.stderr):
+            console.end_line()
+        self._is_within_line = False
+        console.say(text)
 
     def quiet(self) -> None:
         self._write(sys.stderr, self._started_line)
@@ -212,6 +218,8 @@ class Screen:
         elif self._is_training:
             told = self._without_chatter(told)
         self._write(stream, told)
+        if stream and stream.isatty() and (text := _CURSOR_AT_END.sub(b"", told)):
+            self._is_within_line = not text.endswith(b"\n")
         if stream in self._unread:
             raise BrokenPipeError
 
