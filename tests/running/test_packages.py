@@ -127,6 +127,15 @@ def test_what_changes_nothing_shares_them(tmp_path: Path, other: RunSpec) -> Non
     assert packages.folder_of(tmp_path, other, TARGET) == packages.folder_of(tmp_path, SPEC, TARGET)
 
 
+@pytest.mark.parametrize(("where", "is_other"), [("/data", False), ("/work/wheels/more", True), ("/", True)])
+def test_only_folders_in_which_pip_is_sent_are_told_apart(tmp_path: Path, where: str, is_other: bool) -> None:
+    more = replace(NAMED, mounts=(*NAMED.mounts, Mount("/srv/data", where)))
+    assert (packages.folder_of(tmp_path, more, TARGET) != packages.folder_of(tmp_path, NAMED, TARGET)) is is_other
+    file = replace(more, packages=("--find-links file:///work/wheels", "einops"))
+    less = replace(file, mounts=NAMED.mounts)
+    assert (packages.folder_of(tmp_path, file, TARGET) != packages.folder_of(tmp_path, less, TARGET)) is is_other
+
+
 def test_pip_gets_the_folder_that_the_list_names_a_proxy_and_the_run_s_limits(tmp_path: Path) -> None:
     engine = PipEngine(FakeJob())
     spec = replace(NAMED, environment=(("HTTPS_PROXY", "http://proxy:3128"),), memory_bytes=1 << 30)

@@ -23,7 +23,7 @@ import json
 import os
 import re
 import stat
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from ngcdl import waiting, whole
 from ngcdl.engines.base import Engine
@@ -60,6 +60,7 @@ _FOR_PIP = {
 }
 # Variables that pip, and what it builds, read; they are part of the key. Others of the run would only split the keys.
 _READ = re.compile(r"PIP_\w+|C(?:XX|PP)?FLAGS|LDFLAGS|CC|CXX|CMAKE_ARGS|TORCH_CUDA_ARCH_LIST|FORCE_CUDA|CUDA_HOME")
+_PLACE = re.compile(r"(?:\A|[\s=]|file:(?://)?)(/[^\s\"']+)")
 _READ_WITHOUT_EFFECT = re.compile(r"(?i:\w+_proxy)|MAX_JOBS")  # on what is installed
 
 
@@ -74,7 +75,7 @@ class Packages:
 def folder_of(root: Path, spec: RunSpec, target: str, pins: tuple[str, ...] = ()) -> Path:
     """Return the folder below `root` for what `spec` adds to the image `target`, in the versions of `pins`. It need not
     exist yet."""
-    decides = [target, spec.packages, pins, _variables(spec), list(map(str, _mounts(spec)))]
+    decides = [target, spec.packages, pins, _variables(spec), list(map(str, _named(spec)))]
     return root / hashlib.sha256(json.dumps(decides).encode()).hexdigest()[:20]
 
 
@@ -130,10 +131,14 @@ def _variables(spec: RunSpec) -> list[tuple[str, str]]:
     return [one for one in spec.environment if _READ.fullmatch(one[0]) or one[0] in named]
 
 
-def _mounts(spec: RunSpec) -> tuple[Mount, ...]:
-    """Return the run's mounts if pip may need one: if the list, or a variable for pip, names a place inside."""
+def _named(spec: RunSpec) -> tuple[Mount, ...]:
+    """Return those of the run's mounts in which the list, or a variable for pip, names a place inside."""
     said = (*spec.packages, *(value for _, value in _variables(spec)))
-    return spec.mounts if any(re.search(r"(?:\A|[\s=])/|file:", text) for text in said) else ()
+    places = [place for text in said for place in map(PurePosixPath, _PLACE.findall(text))]
+    seen = [(mount, PurePosixPath(mount.container)) for mount in spec.mounts]
+    return tuple(
+        mount for mount, at in seen if any(place.is_relative_to(at) or at.is_relative_to(place) for place in places)
+    )
 
 
 def _install(
@@ -191,7 +196,8 @@ def _of_pip(spec: RunSpec, base: Path, engine: Engine) -> RunSpec:
         image=spec.image,
         command=("sh", "-c", _INSTALL),
         gpus=GpuRequest("none"),
-        mounts=(*_mounts(spec), Mount(str(base), inside.PACKAGES, writable=True)),
+        # all: a configuration file that is named may name more
+        mounts=(*(spec.mounts if _named(spec) else ()), Mount(str(base), inside.PACKAGES, writable=True)),
         environment=tuple((dict(_variables(spec)) | dict(harmless) | _FOR_PIP).items()),
         shm_bytes=spec.shm_bytes,
         ulimits=spec.ulimits,
