@@ -126,6 +126,7 @@ def test_a_missing_python_module_is_told_of_a_command_in_an_image_with_what_inst
 def test_a_path_that_a_container_does_not_have_is_told_with_what_mounts_it(log: Path) -> None:
     missing = "FileNotFoundError: [Errno 2] No such file or directory: '/home/me/data/train.csv'\n"
     assert "-v /my/data:/my/data:ro" in remedy(replace(RUN, engine="docker"), log, missing)
+    assert "../data is /data" in remedy(replace(RUN, engine="docker"), log, missing.replace("/home/me", ".."))
     assert "-v CLAIM:/data" in remedy(replace(RUN, engine="kubernetes"), log, missing)
     assert remedy(replace(RUN, engine="local"), log, missing) == "", "all of this host's files are there"
     assert remedy(TRAINING, log, missing) == ""
@@ -140,6 +141,14 @@ def test_the_error_that_ended_the_run_is_read_with_its_log(log: Path) -> None:
     error = "A GPU was asked for, but the run sees none: Failed to initialize NVML: Unknown Error."
     assert name(WITH_GPU, log, error=error) == "gpu-taken-away"
     assert name(WITH_GPU, log, NO_DRIVER, error=error) == "gpu-taken-away"
+
+
+def test_a_command_that_the_kernel_killed_is_told_what_gives_it_more_memory(log: Path) -> None:
+    killed = replace(RUN, engine="docker", exit_code=137, reason="out of memory: the kernel killed it")
+    assert "--memory" in remedy(killed, log, "epoch 1:   6%|")
+    assert "--memory" in remedy(replace(killed, engine="kubernetes"), log, "")
+    training = replace(killed, spec=TRAINING.spec)
+    assert name(training, log, "") is None, "its findings say which batch would fit"
 
 
 def test_an_exit_code_tells_where_no_word_does(log: Path) -> None:

@@ -190,6 +190,7 @@ EXAMPLES = {
         "RuntimeError: [enforce fail at alloc_cpu.cpp:75] err == 0. DefaultCPUAllocator: can't allocate memory: you "
         "tried to allocate 132426121216 bytes. Error code 12 (Cannot allocate memory)",
         "Memory cgroup out of memory: Killed process 15617 (python3) total-vm:11892kB, anon-rss:4292kB",
+        "out of memory: the kernel killed it",
     ],
     "cublas-failed": [
         "E tensorflow/cuda/cuda_blas.cc:428] failed to run cuBLAS routine: CUBLAS_STATUS_EXECUTION_FAILED",

@@ -24,11 +24,12 @@ _REFUSED = ("rlimit type 8", "RLIMIT_MEMLOCK")
 
 
 def diagnosed(run: Run, log: Path, error: str = "") -> Run:
-    """Return `run`, which has ended, with what is recognised in `log` or in `error`, the message that ended it.
+    """Return `run`, which has ended, with what is recognised in `log`, in `error`, the message that ended it, or in a
+    command's own reason. A training's findings say what its reason means.
 
     For a run that succeeded, only failures that matter even then count. An unreadable log counts as empty.
     """
-    text = f"{_unsettled(_ends(log))}\n{error}"
+    text = "\n".join([_unsettled(_ends(log)), error, "" if run.workload else run.reason or ""])
     if run.exit_code in (0, None) and not text.strip():
         return run
     among = [failure for failure in failures.table() if _counts(failure, run)]
