@@ -68,6 +68,7 @@ _CONTRADICTS = {
 _OF_COMMAND = ("device", "image", *UNITS)
 _OWN = "    ngcdl compare -- python3 train.py"
 _IN_AN_IMAGE = "    ngcdl compare IMAGE -- python train.py"
+_ITS_OWN = "Run it with each of its own settings, then look at both runs:\n    ngcdl report last last-1"
 _OF_FRAMEWORKS = "    ngcdl compare TENSORFLOW-IMAGE PYTORCH-IMAGE --vary framework=tensorflow,pytorch --train cifar10"
 _ON_NODES = "    ngcdl compare IMAGE --train cifar10 --engine slurm --vary nodes=1,2"
 
@@ -93,9 +94,8 @@ def arms(
         raise BadOption(f"--vary {vary}: needs at least two values, all different.", example)
     if base.workload is None and name not in _OF_COMMAND:
         known = f"{', '.join(_OF_COMMAND[:-1])} or {_OF_COMMAND[-1]}"
-        raise BadOption(
-            f"--vary {name}: only a bundled training has that. A command of your own is compared by {known}.", example
-        )
+        lead = "only a bundled training has that, and " if name in VALUES else ""
+        raise BadOption(f"--vary {name}: {lead}a command of your own is compared by {known}.", _ITS_OWN)
     if name not in VALUES:
         raise BadOption(f"--vary {vary}: {FORM}", example)
     if len(images) > 1 and name != "framework":
