@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import cast
 
 import pytest
@@ -65,6 +66,19 @@ def test_the_energy_of_different_cards_has_no_change_where_the_runs_can_t_be_com
     )
     assert difference(one, other).figures["gpus.3/1.joules"].change == 0
     assert difference(one, other, ["why"]).figures["gpus.3/1.joules"].change is None
+
+
+@pytest.mark.parametrize(("more", "cells"), [
+    ({}, [("time from start to end", 12.0, 9.0, -0.25)]),
+    ({"status": "failed"}, []),  # what did not get to its end took no time to get there
+    ({"engine": "slurm"}, []),  # with the wait in the queue
+    ({"spec": {"workload": {"name": "cifar10"}}}, []),  # it has a speed
+])  # fmt: skip
+def test_how_long_two_commands_took_is_told(more: dict[str, object], cells: list[object]) -> None:
+    one = Run("x", "finished", 1.0, 13.0, 0, spec=RunSpec(None, ("ls",)).as_json())
+    other = replace(replace(one, finished=10.0), **more)  # type: ignore[arg-type]  # its fields
+    found = difference(one, other).figures.items()
+    assert [(name[0], it.a, it.b, it.change) for field, it in found if (name := written(field))] == cells
 
 
 def test_clocks_that_were_never_held_down_were_held_down_for_none_of_the_time() -> None:

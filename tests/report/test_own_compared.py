@@ -157,7 +157,7 @@ def test_on_a_cluster_only_reported_speeds_are_compared() -> None:
     gpu = [own(f"gpu{n}", 90.0, rate=400.0, **queued) for n in (1, 2)]
     it = of(cpu, [*gpu, own("gpu3", 30.0, **queued)])
     assert (it.by_duration, refused(it)) == (False, ["examples_per_second"])
-    assert it.refused[0].why == "it reported no speed, and its time includes the queue's"
+    assert it.refused[0].why == "no speed was reported, and the time includes the queue's"
     assert it.ratio is not None
     assert it.ratio.times.median == 4.0
     assert [arm.given for arm in it.arms] == ["cpu", "gpu"], "by what was asked for"

@@ -144,8 +144,8 @@ def test_the_power_of_several_cards_is_said_to_be_that_of_all_and_is_unknown_if_
 def test_runs_of_commands_are_said_to_have_no_speed() -> None:
     run = Run("x", "finished", STARTED, STARTED + 75, 0, image=Image("cuda:12", DIGEST))
     a, b, c = (replace(read_story(replace(run, id=letter), [], []), letter=letter) for letter in "ABC")
-    assert verdict([a, b]) == "These 2 runs can't be compared: A and B: no training, so no speed."
-    assert "compared: A: no training, so no speed (B, C)." in verdict([a, b, c])
+    assert verdict([a, b]) == "These 2 runs can't be compared: A and B: no speed was reported."
+    assert "compared: A: no speed was reported (B, C)." in verdict([a, b, c])
 
 
 def test_a_verdict_of_a_command_has_its_image_and_its_time() -> None:

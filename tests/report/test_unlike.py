@@ -239,7 +239,7 @@ def test_an_earlier_attempt_s_error_is_not_held_against_the_one_that_went_well()
 def test_a_run_that_trained_nothing_has_no_speed_and_is_not_said_to_have_had_too_few_steps() -> None:
     command = measured("g1", None, "gpu", spec={"image": "t:1", "command": ["true"]}, start={})
     it = comparison(arms([600.0] * 2, [4680.0] * 2, (1, command)), "device")
-    assert [one.why for one in it.refused if one.field == "examples_per_second"] == ["no training, so no speed"]
+    assert [one.why for one in it.refused if one.field == "examples_per_second"] == ["no speed was reported"]
 
 
 def test_values_are_written_as_readers_would() -> None:

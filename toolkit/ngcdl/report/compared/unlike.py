@@ -182,7 +182,7 @@ def _why_silent(entry: Entry) -> str:
     if entry.run.workload or entry.measured.start:
         return TOO_FEW_STEPS
     is_queued = is_command(entry.run) and entry.run.kind.is_cluster
-    return "it reported no speed, and its time includes the queue's" if is_queued else "no training, so no speed"
+    return "no speed was reported, and the time includes the queue's" if is_queued else "no speed was reported"
 
 
 def _fell_back(entry: Entry) -> bool:

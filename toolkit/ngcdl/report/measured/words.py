@@ -20,6 +20,7 @@ _ACTIVITY = dict(
 )
 
 _FIGURES: Mapping[str, tuple[str, Written]] = {
+    "seconds": ("time from start to end", partial(measured, unit=" s")),
     "steps": ("steps", partial(number, digits=0)),
     "examples_per_second": ("examples/s (median)", measured),
     "seconds_per_batch": ("s/batch (median)", partial(measured, digits=4)),

@@ -16,6 +16,7 @@ from typing import Any
 from ngcdl.frozen import dataclass
 from ngcdl.record import GpuSummary, Run
 from ngcdl.report.compared.unlike import in_full
+from ngcdl.report.measured.case import is_command
 from ngcdl.report.measured.lines import number
 from ngcdl.report.measured.naming import PLANNED, place
 from ngcdl.report.shown import tables
@@ -90,6 +91,8 @@ def difference(one: Run, other: Run, refused: Sequence[str] = ()) -> Difference:
         and not name.endswith("index")  # not a figure: which card it is
         and any(number(one) is not None for one in two)
     }
+    if all(is_command(run) and run.status == "finished" and not run.kind.is_cluster for run in (one, other)):
+        shown = {"seconds": (one.seconds, other.seconds), **shown}
     # commands without steps have no known speed, and their energy gets its change in any case
     has_training = one.summary.steps is not None or other.summary.steps is not None
     apart = {name for name in shown if name in _SPEEDS or (has_training and _is_result(name))} if refused else set()
