@@ -81,6 +81,13 @@ def test_how_long_two_commands_took_is_told(more: dict[str, object], cells: list
     assert [(name[0], it.a, it.b, it.change) for field, it in found if (name := written(field))] == cells
 
 
+def test_how_long_two_commands_with_a_speed_took_has_a_change_only_where_their_speeds_have_one() -> None:
+    one = Run("x", "finished", 1.0, 13.0, 0, spec=RunSpec(None, ("ls",)).as_json(), summary=Summary(steps=5))
+    other = replace(one, finished=10.0)
+    assert difference(one, other).figures["seconds"].change == -0.25
+    assert difference(one, other, ["different command"]).figures["seconds"].change is None
+
+
 def test_clocks_that_were_never_held_down_were_held_down_for_none_of_the_time() -> None:
     name = "throttled_share.sw_power_cap"
     held, free, unknown = (used(throttled_share=share) for share in ({"sw_power_cap": 0.4}, {}, None))

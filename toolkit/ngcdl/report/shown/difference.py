@@ -27,7 +27,7 @@ _SPEEDS = frozenset({
     "examples_per_second", "seconds_per_batch", "examples_per_joule", "flops_per_second", "peak_share",
     "teacher_seconds_per_batch", "latency_p50_seconds", "latency_p95_seconds",
 })  # fmt: skip
-_RESULTS = frozenset({"loss_first", "loss_last", "precision_at_1", "energy_joules"})
+_RESULTS = frozenset({"seconds", "loss_first", "loss_last", "precision_at_1", "energy_joules"})
 _JOULES_OF_CARD = re.compile(r"gpus\.[\d:/]+\.joules")
 _SHARES = "throttled_share"
 _EACH_ITS_OWN = frozenset({"id", "format", "started", "finished", "container", "owner", "engine_id", "findings"})
