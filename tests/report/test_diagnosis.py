@@ -146,7 +146,9 @@ def test_the_error_that_ended_the_run_is_read_with_its_log(log: Path) -> None:
 def test_a_command_that_the_kernel_killed_is_told_what_gives_it_more_memory(log: Path) -> None:
     killed = replace(RUN, engine="docker", exit_code=137, reason="out of memory: the kernel killed it")
     assert "--memory" in remedy(killed, log, "epoch 1:   6%|")
-    assert "--memory" in remedy(replace(killed, engine="kubernetes"), log, "")
+    assert "What this machine has:\n    free -h\n" in remedy(killed, log, "")
+    pod = replace(killed, engine="kubernetes")
+    assert "Or give the run more:\n    ngcdl run ... --memory 64g" in remedy(pod, log, "")
     training = replace(killed, spec=TRAINING.spec)
     assert name(training, log, "") is None, "its findings say which batch would fit"
 
