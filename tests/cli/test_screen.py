@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from terminal import Terminal, on_terminal
 
+from ngcdl import console
 from ngcdl.cli.screen import Screen
 from ngcdl.engines.values import WAITING, Chunk, PullEvent
 
@@ -191,6 +192,15 @@ def test_a_message_does_not_go_on_in_the_line_of_a_progress_bar(
     screen.say("one")
     screen.say("two")
     assert terminal.kept.getvalue() == written + gap + b"ngcdl: one\nngcdl: two\n"
+
+
+def test_what_is_said_after_a_run_does_not_go_on_in_its_last_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = on_terminal(monkeypatch, 80)
+    monkeypatch.setattr("sys.stdout", terminal)
+    with Screen() as screen:
+        screen.chunk(Chunk("stdout", b"50%|##"))
+    console.say("recorded")
+    assert terminal.kept.getvalue() == b"50%|##\nngcdl: recorded\n"
 
 
 def test_a_message_into_a_file_has_nothing_before_it(

@@ -87,9 +87,7 @@ class Screen:
             told = console.wrapped(f"ngcdl: {typable(plain(text))}", sys.stderr)
             self._progress.console.print(told, markup=False, highlight=False, soft_wrap=True)
             return
-        if self._is_within_line and console.columns(sys.stderr):
-            console.end_line()
-        self._is_within_line = False
+        self._end_line()
         console.say(text)
 
     def quiet(self) -> None:
@@ -102,6 +100,12 @@ class Screen:
             self._progress.stop()
             self._progress = None
             self._tasks = {}
+        self._end_line()  # more may be said, or the shell's prompt follow
+
+    def _end_line(self) -> None:
+        if self._is_within_line and console.columns(sys.stderr):
+            console.end_line()
+        self._is_within_line = False
 
     # -- pulls and downloads ----------------------------------------------------------------------------------------
 
