@@ -158,7 +158,7 @@ def test_whether_a_command_computes_on_a_jetson_without_nvml_is_not_known(
     monkeypatch.setenv("TRAINING", "")
     it = choose(jetson)
     assert (it["uuids"], it["device"]) == (None, "auto")
-    assert it["loud"][0].endswith("whether this run computes on a GPU is not known.")
+    assert "whether this run computes on a GPU is not known. ngcdl doctor says" in it["loud"][0]
 
 
 def test_a_demand_that_nothing_speaks_for_is_left_to_docker_s_own_answer(cards: Host, daemon: Daemon) -> None:

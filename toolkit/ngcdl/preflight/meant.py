@@ -58,6 +58,8 @@ def without_engine(image: ImageRef, registry: str, why: NgcdlError) -> ImageRef:
 
 
 def _not_own(image: ImageRef, registry: str, said: str) -> ImageRef:
+    if not is_open(image):
+        return image
     try:
         return named(str(image.short), registry)
     except BadReference as error:
