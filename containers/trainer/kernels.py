@@ -21,7 +21,7 @@ from .ahead import meanwhile
 SOURCES = "winograd.c", "first.c", "spectra.c", "normalise.c", "dropout.c"
 # Channels in winograd.c: fewer take as long to transform as to multiply, and the transformed filters of more do not fit
 # into the cache, from which they are read for each block of tiles.
-MULTIPLE, MOST = 32, 256
+MULTIPLE, MOST = spectra.MULTIPLE, 256
 SIDE_BY_SIDE = 6  # in first.c: no row may have fewer places
 EDGE, MOST_NORMALISED = 8, 1024  # in normalise.c
 NONE = 9  # in convolution.h: what a pool chooses where relu makes it 0
@@ -201,7 +201,7 @@ class Library(object):
         gradient = random.standard_normal((2, down, across, many)).astype(np.float32)
         y, choices = np.empty_like(gradient), np.empty(gradient.shape, np.int32)
         strides = 1, side * inputs * many, inputs * many, many
-        shape = (shaped_first if is_first(word) else shaped)(2, x.shape[:3], word, strides)
+        shape = shaper(word)(2, x.shape[:3], word, strides)
         at = [array.ctypes.data for array in (x, filters, gradient, y, choices)]
         self.call("first_pooled" if is_first(word) else "pooled", shape, (at[0], at[1], None), at[3:])
 
@@ -235,6 +235,11 @@ def pooled(window, inputs, size, after):
     words = [layers.conv("c", window, inputs, MULTIPLE, None), layers.max_pool("p", size, 2, (0, after)),
              layers.relu("r")]
     return layers.joined(words)[0]
+
+
+def shaper(word):
+    """Return which of the next two makes the shape of a word."""
+    return shaped_first if is_first(word) else shaped
 
 
 def shaped(threads, pictures, word, strides):

@@ -226,7 +226,15 @@ static void analyse_picture(const struct Both *b, const float *picture, const st
         analyse(b, picture + c, b->across.places * to->channels, to->channels, 1, row_of(to, row) + c, to->plane);
 }
 
-/* The same of a filter: of one row and column of the matrix [inputs, outputs] LANES at a time, `step` apart. */
+/* Write the picture of a spectrum's row, with all its channels, plus biases, unless they are NULL. */
+static void synthesise_picture(
+    const struct Both *b, const struct Spectrum *from, long row, const float *biases, float *picture) {
+    for (long c = 0; c < from->channels; c += LANES)
+        synthesise(b, row_of(from, row) + c, from->plane, biases ? LOAD(biases + c) : (vector){0}, picture + c,
+                   b->across.places * from->channels, from->channels);
+}
+
+/* The spectrum of a filter: of one row and column of the matrix [inputs, outputs] LANES at a time, `step` apart. */
 static void analyse_filter(
     const struct Both *b, const struct Spectra *s, const float *filter, long step, float sign, float *to, long plane) {
     float window[MOST * MOST * LANES];
@@ -252,7 +260,7 @@ static void synthesise_filter(
 /* Memory is kept from one call to the next: new pages take as long as a transform. */
 struct Room {
     long count;
-    float numbers[];
+    float numbers[] __attribute__((aligned(64)));
 };
 static struct Room *kept;
 
@@ -267,12 +275,12 @@ static struct Room *taken(struct Spectrum **spectra, int many) {
     struct Room *found = __atomic_exchange_n(&kept, NULL, __ATOMIC_ACQ_REL);
     if (!found || found->count < count) {
         free(found);
-        found = (struct Room *)floats(BETWEEN + count);
+        found = (struct Room *)floats(sizeof(struct Room) / sizeof(float) + count);
         if (!found) return NULL;
-        memset(found, 0, (BETWEEN + count) * sizeof(float)); /* what is computed in vain is at least a number */
+        memset(found->numbers, 0, count * sizeof(float)); /* what is computed in vain is at least a number */
         found->count = count;
     }
-    float *from = (float *)found + BETWEEN;
+    float *from = found->numbers;
     for (int k = 0; k < many; from += spectra[k++]->count) spectra[k]->numbers = from;
     return found;
 }
@@ -320,9 +328,7 @@ int spectral(const struct Spectra *s, const float **given, float **found) {
         for (long f = 0; f < p.x.frequencies; f++) multiply(&p.of_x, &p.of_filters, &p.of_y, f, 0);
 #pragma omp for schedule(dynamic, SHARE)
         for (long n = 0; n < h->pictures; n++)
-            for (long o = 0; o < h->outputs; o += LANES)
-                synthesise(&p.y, row_of(&p.of_y, n) + o, p.of_y.plane, given[2] ? LOAD(given[2] + o) : (vector){0},
-                           found[0] + n * area(&p.y) * h->outputs + o, p.y.across.places * h->outputs, h->outputs);
+            synthesise_picture(&p.y, &p.of_y, n, given[2], found[0] + n * area(&p.y) * h->outputs);
     }
     put_back(room);
     return 0;
@@ -353,9 +359,7 @@ int spectral_gradients(const struct Spectra *s, const float **given, float **fou
         }
 #pragma omp for schedule(dynamic, SHARE) nowait
         for (long n = 0; n < h->pictures; n++)
-            for (long i = 0; found[0] && i < h->inputs; i += LANES)
-                synthesise(&p.x, row_of(&p.pulled, n) + i, p.pulled.plane, (vector){0},
-                           found[0] + n * area(&p.x) * h->inputs + i, p.x.across.places * h->inputs, h->inputs);
+            if (found[0]) synthesise_picture(&p.x, &p.pulled, n, NULL, found[0] + n * area(&p.x) * h->inputs);
 #pragma omp for schedule(dynamic, SHARE) nowait
         for (long i = 0; i < h->inputs; i++)
             for (long o = 0; o < h->outputs; o += LANES)

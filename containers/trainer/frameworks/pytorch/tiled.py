@@ -151,7 +151,7 @@ def only(wanted, *found):
 
 
 def shape(word, x, weights, shaped=None):
-    far, shaped = weights.stride(), shaped or (kernels.shaped_first if kernels.is_first(word) else kernels.shaped)
+    far, shaped = weights.stride(), shaped or kernels.shaper(word)
     return shaped(torch.get_num_threads(), (len(x), *x.shape[2:]), word, (far[0], far[2], far[3], far[1]))
 
 

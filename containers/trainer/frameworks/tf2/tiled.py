@@ -88,8 +88,7 @@ def calling(word, x, library, shaped=None):
     """Return a function that calls one of the library's for this word and x."""
     side, inputs, outputs = word["shape"][1:]
     strides = 1, side * inputs * outputs, inputs * outputs, outputs
-    shaped = shaped or (kernels.shaped_first if kernels.is_first(word) else kernels.shaped)
-    shape = shaped(threads(), x.shape[:3], word, strides)
+    shape = (shaped or kernels.shaper(word))(threads(), x.shape[:3], word, strides)
     return lambda name, given, *sides: calls.operation()(given, library.address(name), shape, sides)
 
 
